@@ -1,0 +1,38 @@
+# Two commands for a newcomer: `make demo` and `make test`. Everything else is for developers.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types contracts check clean help
+.DEFAULT_GOAL := help
+
+help: ## show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+$(READY): pyproject.toml constraints.txt src/hotswap/_version.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing hotswap and what it needs into $(VENV) (a few minutes the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## train the paper's network with HotSwapSGD, AdaDelta and SGD; about three minutes
+	@$(BIN)/hotswap demo
+
+test: $(READY) ## run every test
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(READY) ## style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(READY) ## strict types
+	@$(BIN)/mypy
+
+contracts: $(READY) ## who may import whom
+	@$(BIN)/lint-imports --no-cache
+
+check: lint types contracts test ## everything that a change must pass
+
+clean: ## forget the environment and every cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

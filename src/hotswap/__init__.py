@@ -1,0 +1,98 @@
+"""Train PyTorch networks without choosing a learning rate.
+
+    optimizer = hotswap.HotSwapSGD(model.parameters())
+    for x, y in loader:
+        loss = optimizer.step(lambda: loss_fn(model(x), y))
+
+After "Hot Swapping for Online Adaptation of Optimization Hyperparameters" (Bache, DeCoste, Smyth, 2015). The names
+below are loaded when they are first used, so that the parts that need no torch work where it is not installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hotswap._version import __version__
+
+if TYPE_CHECKING:
+    from hotswap.arms import Arms, log_grid
+    from hotswap.bandits import Bandit, DiscountedUCB
+    from hotswap.convergence import train_until
+    from hotswap.errors import (
+        CheckpointError,
+        ClosureError,
+        DataError,
+        HotSwapError,
+        LossError,
+        SettingError,
+        UnsupportedError,
+    )
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, in_trial
+    from hotswap.rewards import LogReduction, RelativeReduction, Reward
+    from hotswap.searches import Backtracking, FirstDecrease, Search
+
+_HOME = {
+    "Arms": "arms",
+    "Backtracking": "searches",
+    "Bandit": "bandits",
+    "CheckpointError": "errors",
+    "ClosureError": "errors",
+    "DataError": "errors",
+    "DiscountedUCB": "bandits",
+    "FirstDecrease": "searches",
+    "HotSwap": "optim",
+    "HotSwapError": "errors",
+    "HotSwapSGD": "optim",
+    "HotSwapWarning": "optim",
+    "LogReduction": "rewards",
+    "LossError": "errors",
+    "RelativeReduction": "rewards",
+    "Reward": "rewards",
+    "Search": "searches",
+    "SettingError": "errors",
+    "StepRecord": "optim",
+    "UnsupportedError": "errors",
+    "in_trial": "optim",
+    "log_grid": "arms",
+    "train_until": "convergence",
+}
+
+__all__ = [
+    "Arms",
+    "Backtracking",
+    "Bandit",
+    "CheckpointError",
+    "ClosureError",
+    "DataError",
+    "DiscountedUCB",
+    "FirstDecrease",
+    "HotSwap",
+    "HotSwapError",
+    "HotSwapSGD",
+    "HotSwapWarning",
+    "LogReduction",
+    "LossError",
+    "RelativeReduction",
+    "Reward",
+    "Search",
+    "SettingError",
+    "StepRecord",
+    "UnsupportedError",
+    "__version__",
+    "in_trial",
+    "log_grid",
+    "train_until",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hotswap' has no attribute {name!r}")
+    value = getattr(import_module(f"hotswap.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

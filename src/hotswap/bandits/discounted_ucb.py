@@ -1,0 +1,62 @@
+"""Discounted UCB, the paper's bandit (Algorithm 3, InitialAlphaIndex and GetDucbSuggestedIndex)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hotswap.bandits.base import Bandit, BanditState
+from hotswap.errors import SettingError
+
+__all__ = ["DiscountedUCB"]
+
+
+@dataclass(frozen=True)
+class DiscountedUCB(Bandit):
+    """Propose the arm with the largest mean reward plus confidence width, both forgetting the past.
+
+    With γ = `discount`, c = `exploration`, and per arm the discounted sums of its rewards and of its trials,
+
+        ucb = rewards / counts + sqrt(c · log(n) / counts),    n = Σ counts.
+
+    The first K−1 steps are a **sweep**: step t starts from arm t and nothing is discounted. Afterwards every proposal
+    first multiplies rewards and counts by γ. An untried arm has ucb = +∞, log(n) is clamped at 0 from below (strong
+    discounting makes n < 1), ties go to the lower index, the larger rate. γ = 1 is plain UCB1's index; c = 0 is pure
+    exploitation after the sweep.
+
+    Forgetting is what training needs: the best rate of the first epoch is not that of the last. Garivier and
+    Moulines, "On upper-confidence bound policies for non-stationary bandit problems", 2008. The paper gives neither γ
+    nor c; these defaults are those of its first author's later public port.
+    """
+
+    discount: float = 0.99
+    exploration: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if not 0 < self.discount <= 1:
+            raise SettingError(f"DiscountedUCB(discount={self.discount!r}): discount must be in (0, 1].")
+        if not (math.isfinite(self.exploration) and self.exploration >= 0):
+            raise SettingError(
+                f"DiscountedUCB(exploration={self.exploration!r}): exploration must be finite and not negative."
+            )
+
+    def propose(self, state: BanditState) -> tuple[Tensor, BanditState]:
+        """See `Bandit.propose`."""
+        sweeping = state.step < state.counts.shape[1] - 1
+        fresh = sweeping.unsqueeze(1)
+        state = BanditState(
+            torch.where(fresh, state.rewards, self.discount * state.rewards),
+            torch.where(fresh, state.counts, self.discount * state.counts),
+            state.step + 1,
+        )
+        best = self.index(state).argmax(dim=1)  # the first of equals: ties go to the larger rate
+        return torch.where(sweeping, state.step - 1, best), state
+
+    def index(self, state: BanditState) -> Tensor:
+        """See `Bandit.index`."""
+        log_n = state.counts.sum(dim=1, keepdim=True).log().clamp(min=0.0)
+        ucb = state.rewards / state.counts + (self.exploration * log_n / state.counts).sqrt()
+        return torch.where(state.counts > 0, ucb, math.inf)

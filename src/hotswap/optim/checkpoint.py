@@ -1,0 +1,78 @@
+"""How a hot-swapped optimizer's state is laid out in a `state_dict`.
+
+What hot swapping adds lies in the first parameter group, under "hotswap", as tensors and plain values: distributed
+checkpoints drop further top-level keys, torch casts what is in `state[parameter]` to the parameter's type, and
+`torch.load(weights_only=True)` reads nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from hotswap.arms import Arms
+from hotswap.bandits import BanditState
+from hotswap.errors import CheckpointError
+
+__all__ = ["OwnState", "pack", "unpack"]
+
+KEY = "hotswap"
+
+
+class OwnState(NamedTuple):
+    """What hot swapping adds to the base optimizer's state."""
+
+    bandit: BanditState
+    reward_scale: Tensor
+    in_force: int
+    initial_lr: float
+
+
+def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
+    """`plain`, the base's state, with our own beside it."""
+    first, *others = plain["param_groups"]
+    entry = {
+        "names": list(arms.names),
+        "axes": [[list(v) if isinstance(v, tuple) else v for v in axis] for axis in arms.axes],
+        "bandit": {name: tensor.clone() for name, tensor in own.bandit._asdict().items()},
+        "reward_scale": own.reward_scale.clone(),
+        "in_force": own.in_force,
+        "initial_lr": own.initial_lr,
+    }
+    return {**plain, "param_groups": [{**first, KEY: entry}, *others]}
+
+
+def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnState]:
+    """The base's state and our own, checked against the arms they are to be used with."""
+    groups = state_dict.get("param_groups") or [{}]
+    first, *others = groups
+    if KEY not in first:
+        raise CheckpointError(
+            "This state was not saved by a hot-swapped optimizer: its first parameter group has no entry "
+            f"{KEY!r}; to start from a plain optimizer's state, load it into optimizer.base instead."
+        )
+    entry = first[KEY]
+    axes = tuple(tuple(tuple(v) if isinstance(v, list) else v for v in axis) for axis in entry["axes"])
+    saved = Arms(tuple(entry["names"]), axes)
+    if saved != arms:
+        raise CheckpointError(
+            f"The checkpoint is of another grid: it has {_described(saved)}, this optimizer {_described(arms)}; "
+            "construct the optimizer with the same arms before loading."
+        )
+    plain_first = {name: value for name, value in first.items() if name != KEY}
+    own = OwnState(
+        bandit=BanditState(**{name: tensor.clone().cpu() for name, tensor in entry["bandit"].items()}),
+        reward_scale=entry["reward_scale"].clone().cpu(),
+        in_force=int(entry["in_force"]),
+        initial_lr=float(entry["initial_lr"]),
+    )
+    return {**state_dict, "param_groups": [plain_first, *others]}, own
+
+
+def _described(arms: Arms) -> str:
+    parts = (
+        f"{len(axis)} value{'s' if len(axis) > 1 else ''} of {name} from {axis[0]} to {axis[-1]}"
+        for name, axis in zip(arms.names, arms.axes, strict=True)
+    )
+    return " and ".join(parts)

@@ -1,0 +1,359 @@
+"""HotSwap: Algorithm 2 around any torch optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hotswap.arms import Arms, Value, log_grid
+from hotswap.bandits import Bandit, DiscountedUCB
+from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
+from hotswap.optim.checkpoint import OwnState, pack, unpack
+from hotswap.optim.moves import move_for, with_values
+from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
+from hotswap.optim.trials import evaluate_trial, run_gradient_pass, scalar, warn_of_own_backward
+from hotswap.rewards import LogReduction, Reward
+from hotswap.searches import Backtracking, Search
+
+__all__ = ["HotSwap"]
+
+Closure = Callable[[], object]
+
+
+class _Start(NamedTuple):
+    """The start point of a step: what the gradient pass gave, and what the trials have to beat."""
+
+    loss: Tensor
+    to_beat: float
+    aux: object
+    judge: Closure
+    judge_needs_grad: bool
+
+
+class HotSwap(Optimizer):
+    """Swap hyperparameters of `base_optimizer` while it trains, guided by a bandit and protected by a search.
+
+        optimizer = HotSwap(torch.optim.Adam(model.parameters()), arms={"lr": log_grid(1e-1, 1e-6, 21)})
+        for x, y in loader:
+            loss = optimizer.step(lambda: loss_fn(model(x), y))
+
+    Args:
+        base_optimizer: turns a gradient into an update; its state advances exactly once per step.
+        arms: what may be swapped, by hyperparameter name; the default is `{"lr": log_grid()}`. Arms over `lr` alone
+            cost one pass over the parameters per trial if the base's step is linear in its rate, as those of SGD,
+            Adam(W), RMSprop, AdaDelta and their kin are; others restore and repeat the base's step.
+        bandit: proposes the arm a step starts from; the default is `DiscountedUCB()`.
+        search: walks from there to smaller ones; the default is `Backtracking()`.
+        reward: what a trial's loss is worth; the default is `LogReduction()`, for losses that are never negative.
+        linear: whether the base's step is linear in its rate; `None` knows it for torch's own optimizers.
+
+    The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
+    divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
+    """
+
+    last_step: StepRecord | None
+    """What the latest step did."""
+
+    def __init__(
+        self,
+        base_optimizer: Optimizer,
+        arms: Mapping[str, Iterable[Value]] | None = None,
+        bandit: Bandit | None = None,
+        search: Search | None = None,
+        *,
+        reward: Reward | None = None,
+        linear: bool | None = None,
+    ) -> None:
+        if not isinstance(base_optimizer, Optimizer):
+            raise SettingError(
+                f"HotSwap: the base is of type {type(base_optimizer).__name__}, not a torch.optim.Optimizer; "
+                "for plain parameters use HotSwapSGD."
+            )
+        self.base = base_optimizer
+        self.arms = Arms.of({"lr": log_grid()} if arms is None else arms)
+        self.bandit = DiscountedUCB() if bandit is None else bandit
+        self.search = Backtracking() if search is None else search
+        self.reward = LogReduction() if reward is None else reward
+        _check_names(self.arms, base_optimizer)
+        self._initial_lr = _initial_lr(base_optimizer)
+        self._linear = linear
+        self._move = move_for(base_optimizer, self.arms, self._scale, linear)
+        super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
+        self.param_groups, self.state = base_optimizer.param_groups, base_optimizer.state  # one set for both
+        self._bandit_state = self.bandit.start(1, len(self.arms))
+        self._reward_scale = self.reward.start(1)
+        self._in_force = len(self.arms) - 1  # before the first search: the smallest
+        self._warned_of_backward = False
+        self.last_step = None
+
+    # --- one step ---------------------------------------------------------------------------------------------------
+
+    @overload  # type: ignore[override]  # torch's closures return a float and cannot be split in two
+    def step(self) -> None: ...
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(
+        self, closure: Closure, trial_closure: Closure | None = None, loss: Tensor | float | None = None
+    ) -> Tensor: ...
+    @overload
+    def step(self, closure: None = None, *, trial_closure: Closure, loss: Tensor | float) -> Tensor: ...
+    @torch.no_grad()
+    def step(
+        self,
+        closure: Closure | None = None,
+        trial_closure: Closure | None = None,
+        loss: Tensor | float | None = None,
+    ) -> Tensor | None:
+        """Search for a step and take it. Returns the loss before it, detached.
+
+        Args:
+            closure: computes the loss, forward only, at the parameters as they are; or the pair `(loss, anything)`.
+            trial_closure: judges the trials instead of `closure`. Without a `closure`, the gradients that are in
+                `.grad` already are used, and `loss` is what `trial_closure` would give at the start point.
+            loss: see `trial_closure`; saves the evaluation of it at the start point.
+
+        Without any of them nothing is searched and nothing learned: the base optimizer takes a step with the values
+        in force, which before the first search are those of the smallest arm.
+        """
+        if closure is None and trial_closure is None:
+            self._step_without_search(loss)
+            return None
+        start = self._start_point(closure, trial_closure, loss)
+        self._check_start(start.to_beat)
+        if any(self._scale(group) for group in self.param_groups):
+            self._search_and_move(start)
+        else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
+            self._record(0, None, start, [])
+        return start.loss
+
+    def _search_and_move(self, start: _Start) -> None:
+        before = torch.tensor([start.to_beat], dtype=torch.float64)
+        proposal, bandit_state = self.bandit.propose(self._bandit_state)
+        walk = self.search.begin(proposal, before, arms=len(self.arms), row=self.arms.row)
+        trials: list[tuple[int, float]] = []
+        gradients = [(p, p.grad) for group in self.param_groups for p in group["params"]]
+        self._move.prepare()
+        try:
+            while not walk.done:
+                arm = int(walk.arm)
+                self._move.to(arm)
+                trials.append((arm, self._judge(start)))
+                walk = self.search.observe(walk, torch.tensor([trials[-1][1]], dtype=torch.float64))
+            chosen = int(self.search.choose(walk))
+        except BaseException:
+            self._move.back()
+            raise
+        else:
+            if chosen < 0:
+                self._move.back()
+            elif chosen != trials[-1][0]:
+                self._move.to(chosen)
+        finally:
+            self._move.forget()
+            for parameter, gradient in gradients:  # a trial with a backward of its own leaves another one
+                parameter.grad = gradient
+        self._learn(bandit_state, before, trials)
+        self._record(int(walk.start), chosen if chosen >= 0 else None, start, trials)
+
+    def _judge(self, start: _Start) -> float:
+        if start.judge_needs_grad:
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None  # out of the way of the closure's own zero_grad and backward
+        loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
+        if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
+            _refuse_negative(loss, "a trial")
+        return loss
+
+    def _learn(self, bandit_state: Any, before: Tensor, trials: list[tuple[int, float]]) -> None:
+        """Every arm tried is rewarded, not only the one taken."""
+        arms = torch.tensor([[arm for arm, _ in trials]])
+        losses = torch.tensor([[loss for _, loss in trials]], dtype=torch.float64)
+        self._reward_scale = self.reward.follow(self._reward_scale, before)
+        rewards = self.reward.grant(self._reward_scale, before, losses)
+        self._bandit_state = self.bandit.observe(bandit_state, arms, rewards)
+
+    def _record(self, begun: int, arm: int | None, start: _Start, trials: list[tuple[int, float]]) -> None:
+        if arm is not None:
+            self._in_force = arm
+        self.last_step = StepRecord(
+            start=begun,
+            arm=arm,
+            values=self._applied(arm),
+            loss_before=start.to_beat,
+            loss_after=start.to_beat if arm is None else dict(trials)[arm],
+            trials=tuple(trials),
+            aux=start.aux,
+        )
+
+    def _step_without_search(self, loss: object) -> None:
+        if loss is not None:
+            raise ClosureError(
+                "step(loss=...) was called without a trial_closure; pass the closure that judges trials too, or call "
+                "step() for a step without a search."
+            )
+        with with_values(self.base, self.arms.values(self._in_force), self._scale):
+            self.base.step()
+        self.last_step = StepRecord(
+            start=self._in_force,
+            arm=self._in_force,
+            values=self._applied(self._in_force),
+            loss_before=math.nan,
+            loss_after=math.nan,
+            trials=(),
+        )
+
+    # --- the start point ----------------------------------------------------------------------------------------------
+
+    def _start_point(self, closure: Closure | None, trial_closure: Closure | None, loss: object) -> _Start:
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        if closure is None:
+            assert trial_closure is not None  # the caller has checked
+            return self._start_from_gradients(parameters, trial_closure, loss)
+        passed = run_gradient_pass(closure, parameters)
+        if passed.by_closure and trial_closure is None and not self._warned_of_backward:
+            self._warned_of_backward = True
+            warn_of_own_backward()
+        if trial_closure is None:
+            return _Start(passed.loss, passed.loss.item(), passed.aux, closure, passed.by_closure)
+        to_beat = evaluate_trial(trial_closure) if loss is None else scalar(loss, "step(loss=...)").item()
+        return _Start(passed.loss, to_beat, passed.aux, trial_closure, judge_needs_grad=False)
+
+    @staticmethod
+    def _start_from_gradients(parameters: list[Tensor], trial_closure: Closure, loss: object) -> _Start:
+        if loss is None:
+            raise ClosureError(
+                "step(trial_closure=...) needs the loss at the start point: pass loss=..., or a closure that gives it."
+            )
+        if all(parameter.grad is None for parameter in parameters):
+            raise ClosureError(
+                "step(trial_closure=...) needs a gradient, but no parameter has one in .grad: call backward() before, "
+                "or pass a closure and let the optimizer do it."
+            )
+        given = scalar(loss, "step(loss=...)").detach()
+        return _Start(given, given.item(), None, trial_closure, judge_needs_grad=False)
+
+    def _check_start(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise LossError(
+                f"The loss at the start point is {loss}, so no trial can be compared with it; the parameters were left "
+                "as they are. Look at this minibatch, or at what was done to the weights before this step."
+            )
+        if loss < 0 and not self.reward.accepts_negative:
+            _refuse_negative(loss, "the start point")
+
+    # --- scales and values --------------------------------------------------------------------------------------------
+
+    def _scale(self, group: dict[str, Any]) -> float:
+        return float(group["lr"]) / self._initial_lr
+
+    def _applied(self, arm: int | None) -> dict[str, Value]:
+        if arm is None:
+            return {"lr": 0.0} if "lr" in self.arms.names else {}
+        values = self.arms.values(arm)
+        if "lr" in values:
+            values["lr"] = values["lr"] * self._scale(self.param_groups[0])  # type: ignore[operator]  # a float
+        return values
+
+    def statistics(self) -> Statistics:
+        """What the bandit knows of each arm: value, discounted count, mean reward and index. Print it."""
+        state = self._bandit_state
+        columns = (state.counts[0].tolist(), state.means[0].tolist(), self.bandit.index(state)[0].tolist())
+        return Statistics(
+            tuple(
+                ArmStatistics(self.arms.values(arm), *numbers) for arm, numbers in enumerate(zip(*columns, strict=True))
+            )
+        )
+
+    # --- what torch expects of an optimizer ---------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base optimizer, which shares its groups with this one."""
+        if any(param_group is known for known in self.base.param_groups):
+            return  # Optimizer.__init__ presents the base's own groups
+        self.base.add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state and what the bandit has learned; loading it resumes exactly."""
+        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._initial_lr)
+        return pack(super().state_dict(), self.arms, own)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from `state_dict()`; a state of another grid is refused and changes nothing."""
+        plain, own = unpack(state_dict, self.arms)
+        super().load_state_dict(plain)
+        self.base.__setstate__({"state": self.state, "param_groups": self.param_groups})
+        self._bandit_state, self._reward_scale, self._in_force, self._initial_lr = own
+        self.last_step = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = (
+            "base",
+            "arms",
+            "bandit",
+            "search",
+            "reward",
+            "defaults",
+            "state",
+            "param_groups",
+            "last_step",
+        )
+        own = ("_bandit_state", "_reward_scale", "_in_force", "_initial_lr", "_warned_of_backward", "_linear")
+        return {name: self.__dict__[name] for name in (*kept, *own)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "base" in state:  # a pickle or a deepcopy, not torch's load_state_dict
+            self._move = move_for(self.base, self.arms, self._scale, self._linear)
+
+    @property
+    def _step_supports_amp_scaling(self) -> NoReturn:
+        """torch's GradScaler asks this of an optimizer before it calls its step."""
+        raise UnsupportedError(
+            "HotSwap cannot be stepped by a GradScaler: it scales the loss of the gradient pass but not those of the "
+            "trials. Train in bfloat16 with torch.autocast and call optimizer.step(closure) directly; that needs no "
+            "scaler."
+        )
+
+    def __repr__(self) -> str:
+        swapped = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))
+        return f"{type(self).__name__}({type(self.base).__name__}, arms: {swapped}, {self.bandit!r}, {self.search!r})"
+
+
+def _check_names(arms: Arms, base: Optimizer) -> None:
+    swappable = [
+        name
+        for name, value in base.defaults.items()
+        if isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
+    ]
+    for name in arms.names:
+        if name not in swappable:
+            raise SettingError(
+                f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
+                f"it has {', '.join(sorted(swappable))}."
+            )
+
+
+def _initial_lr(base: Optimizer) -> float:
+    if "lr" not in base.param_groups[0]:
+        return 1.0
+    rate = float(base.param_groups[0]["lr"])
+    if not (math.isfinite(rate) and rate > 0):
+        raise SettingError(
+            f"HotSwap: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
+            "all groups are taken relative to it."
+        )
+    return rate
+
+
+def _refuse_negative(loss: float, where: str) -> NoReturn:
+    raise LossError(
+        f"The loss at {where} is {loss:g}, and the logarithm of a negative loss means nothing; pass "
+        "reward=hotswap.RelativeReduction() for objectives that go below zero."
+    )

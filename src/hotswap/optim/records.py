@@ -1,0 +1,76 @@
+"""What an optimizer tells about itself: a record of the last step, a table of the arms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hotswap.arms import Value
+
+__all__ = ["ArmStatistics", "Statistics", "StepRecord"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """What one step did."""
+
+    start: int
+    """The arm the walk began at."""
+    arm: int | None
+    """The arm that was taken; `None` when nothing moved."""
+    values: dict[str, Value]
+    """What was applied, by name, in the first parameter group; `lr` is 0.0 when nothing moved."""
+    loss_before: float
+    """The loss that the trials had to beat; NaN for a step without a search."""
+    loss_after: float
+    """The same loss after the step; equal to `loss_before` when nothing moved."""
+    trials: tuple[tuple[int, float], ...]
+    """Arm and loss of each trial, in order."""
+    aux: object = None
+    """What the closure returned beside its loss, from the gradient pass."""
+
+
+@dataclass(frozen=True)
+class ArmStatistics:
+    """What the bandit knows of one arm."""
+
+    values: dict[str, Value]
+    count: float
+    mean: float
+    index: float
+
+
+@dataclass(frozen=True)
+class Statistics(Sequence[ArmStatistics]):
+    """One row per arm, large rates first. Print it."""
+
+    rows: tuple[ArmStatistics, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> ArmStatistics:  # type: ignore[override]  # rows, not slices of them
+        return self.rows[place]
+
+    def __iter__(self) -> Iterator[ArmStatistics]:
+        return iter(self.rows)
+
+    def __str__(self) -> str:
+        names = list(self.rows[0].values)
+        top = max(row.index for row in self.rows)
+        lines = [["arm", *names, "count", "mean reward", "index", ""]]
+        for arm, row in enumerate(self.rows):
+            values = [_short(row.values[name]) for name in names]
+            mark = "<- largest index" if row.index == top else ""
+            lines.append([str(arm), *values, f"{row.count:.3g}", f"{row.mean:.3g}", f"{row.index:.4g}", mark])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
+        return "\n".join(
+            "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=True)), line[-1]]).rstrip()
+            for line in lines
+        )
+
+    __repr__ = __str__
+
+
+def _short(value: Value) -> str:
+    return f"({', '.join(f'{item:g}' for item in value)})" if isinstance(value, tuple) else f"{value:.3g}"

@@ -1,0 +1,55 @@
+"""HotSwapSGD: the paper's instance, ready to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from hotswap.arms import log_grid
+from hotswap.bandits import Bandit
+from hotswap.errors import SettingError
+from hotswap.optim.hotswap import HotSwap
+from hotswap.rewards import Reward
+from hotswap.searches import Search
+
+__all__ = ["HotSwapSGD"]
+
+
+class HotSwapSGD(HotSwap):
+    """Stochastic gradient descent that chooses its learning rate on every minibatch.
+
+        optimizer = HotSwapSGD(model.parameters())
+        for x, y in loader:
+            loss = optimizer.step(lambda: loss_fn(model(x), y))
+
+    Args:
+        params: parameters, or parameter groups; a group's `lr` (default 1) is its rate relative to the first group's.
+        lr: the rates to choose from, in any order; `None` for the paper's, `log_grid()`.
+        momentum: as torch's SGD has it; the search walks along the momentum direction. The paper uses none.
+        weight_decay: added to the gradient, as torch's SGD has it.
+        bandit, search, reward: see `HotSwap`; the defaults are the paper's.
+
+    Memory beyond torch's SGD: one copy of the parameters.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Iterable[float] | None = None,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        bandit: Bandit | None = None,
+        search: Search | None = None,
+        *,
+        reward: Reward | None = None,
+    ) -> None:
+        params = list(params)
+        if not params:
+            raise SettingError("HotSwapSGD: there are no parameters; pass model.parameters().")
+        for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
+            if not 0 <= value < float("inf"):
+                raise SettingError(f"HotSwapSGD({name}={value!r}): {name} must be finite and not negative.")
+        base = torch.optim.SGD(params, lr=1.0, momentum=momentum, weight_decay=weight_decay)
+        super().__init__(base, {"lr": log_grid() if lr is None else lr}, bandit, search, reward=reward)

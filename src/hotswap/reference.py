@@ -1,0 +1,155 @@
+"""Algorithms 1 to 3 transcribed with NumPy, line by line, for one model: the oracle of the tests.
+
+It shares no code with the rest of the package and is imported by nothing else: it exists to disagree. Lines are those
+of the paper's appendix; rules are those by which this project fills in what the paper leaves open:
+
+ 1. sweep: while t < maxIndex, step t starts at arm t, nothing is discounted;
+ 2. select: afterwards discount, then the largest index, ties to the larger rate; untried is +inf; log(n) >= 0;
+ 3. the loss at the start point is evaluated once, together with the gradient;
+ 4. every arm tried is rewarded; the walk ends when something beat the start and the loss rises again;
+ 5. if nothing beat the start, nothing moves ("start" and "smallest" are the other readings);
+ 6. the pseudo-code's search is the default, the prose's (`first_decrease`) an option;
+ 7. log(f + 1e-15); a loss that is not finite counts as +inf and earns -100; rewards stay within +-100;
+ 8. a negative loss has no logarithm: an error;
+ 9. the first arms are catastrophically large, so rule 7 is on the main path;
+10. with headroom h a walk starts h arms above the proposal; one arm is legal, no exploration too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Ducb", "Step", "hot_swap", "hot_swap_ducb"]
+
+Array = NDArray[np.float64]
+Objective = Callable[[Array, object], float]
+Gradient = Callable[[Array, object], Array]
+
+
+def hot_swap(  # Algorithm 1: general hot swapped optimization
+    theta: Array,
+    batches: Iterable[object],
+    suggest: Callable[[], float],
+    update: Callable[[Array, object, float], Array],
+    observe: Callable[[float, Array, Array, object], None],
+) -> Array:
+    """Algorithm 1. `batches` ends where the paper's "while not converged" does."""
+    for batch in batches:  # lines 1-2
+        alpha = suggest()  # line 3
+        before, theta = theta, update(theta, batch, alpha)  # line 4
+        observe(alpha, before, theta, batch)  # line 5
+    return theta
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one pass through Algorithm 2's loop did."""
+
+    start: int
+    trials: list[tuple[int, float]]
+    arm: int | None
+    theta: Array
+
+
+@dataclass
+class Ducb:
+    """The state and settings of Algorithms 2 and 3."""
+
+    alphas: Array
+    gamma: float = 0.99
+    explore_const: float = 1e-8
+    headroom: int = 0
+    when_stuck: str = "stay"
+    first_decrease: bool = False
+    t: int = -1  # Algorithm 2, line 4
+    rewards: Array = field(init=False)
+    counts: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.max_index = len(self.alphas) - 1  # Algorithm 2, line 1
+        self.rewards = np.zeros(len(self.alphas))  # line 2
+        self.counts = np.zeros(len(self.alphas))  # line 3
+
+    def initial_alpha_index(self) -> int:
+        """InitialAlphaIndex."""
+        if self.t < self.max_index:
+            return self.t
+        return self.ducb_suggested_index()
+
+    def ducb_suggested_index(self) -> int:
+        """GetDucbSuggestedIndex."""
+        self.rewards = self.gamma * self.rewards
+        self.counts = self.gamma * self.counts
+        return int(np.argmax(self.ucbs()))
+
+    def ucbs(self) -> Array:
+        """Means plus confidence intervals, one arm after the other."""
+        n = self.counts.sum()
+        log_n = max(math.log(n), 0.0) if n > 0 else 0.0
+        ucbs = np.full(len(self.alphas), math.inf)
+        for k in range(len(self.alphas)):
+            if self.counts[k] > 0:
+                mean = self.rewards[k] / self.counts[k]
+                ucbs[k] = mean + math.sqrt(self.explore_const * log_n / self.counts[k])
+        return ucbs
+
+    def grant_reward(self, index: int, f_start: float, f_current: float) -> None:
+        """GrantReward."""
+        if math.isfinite(f_current):
+            reward = math.log(f_start + 1e-15) - math.log(f_current + 1e-15)
+            reward = min(max(reward, -100.0), 100.0)
+        else:
+            reward = -100.0
+        self.rewards[index] += reward
+        self.counts[index] += 1
+
+    def backtracking_line_search_with_rewards(
+        self, f: Objective, g: Gradient, batch: object, theta: Array, proposal: int
+    ) -> Step:
+        """BacktrackingLineSearchWithRewards."""
+        start_index = max(0, proposal - self.headroom)
+        f_start, gradient = f(theta, batch), g(theta, batch)
+        if f_start < 0:
+            raise ValueError("the logarithm of a negative loss means nothing")
+        f_current = f_start
+        f_best = f_start
+        best: int | None = None
+        have_found_better_than_start = False
+        trials: list[tuple[int, float]] = []
+        for index in range(start_index, self.max_index + 1):
+            f_prev = f_current
+            raw = f(theta - self.alphas[index] * gradient, batch)  # ObjectiveAtAlpha
+            trials.append((index, raw))
+            f_current = raw if math.isfinite(raw) else math.inf
+            self.grant_reward(index, f_start, f_current)
+            if f_current < f_best:
+                f_best = f_current
+                best = index
+                have_found_better_than_start = True
+            if have_found_better_than_start and (self.first_decrease or f_current > f_prev):
+                break
+        if best is None and self.when_stuck != "stay":
+            index, loss = trials[0] if self.when_stuck == "start" else trials[-1]
+            best = index if math.isfinite(loss) else None
+        if best is not None:
+            theta = theta - self.alphas[best] * gradient
+        return Step(start_index, trials, best, theta)
+
+    def step(self, f: Objective, g: Gradient, batch: object, theta: Array) -> Step:
+        """One pass through Algorithm 2's loop."""
+        self.t += 1
+        return self.backtracking_line_search_with_rewards(f, g, batch, theta, self.initial_alpha_index())
+
+
+def hot_swap_ducb(f: Objective, g: Gradient, theta: Array, batches: Iterable[object], model: Ducb) -> list[Step]:
+    """Algorithm 2: hot swapped stochastic optimization with a DUCB model."""
+    steps: list[Step] = []
+    for batch in batches:
+        steps.append(model.step(f, g, batch, theta))
+        theta = steps[-1].theta
+    return steps

@@ -1,0 +1,24 @@
+"""Algorithm 3's line search (BacktrackingLineSearchWithRewards)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hotswap.searches.base import Search, Walk
+
+__all__ = ["Backtracking"]
+
+
+@dataclass(frozen=True)
+class Backtracking(Search):
+    """Go on to smaller rates while the loss keeps falling; take the best of what was tried.
+
+    The walk ends at the first trial with `f_current > f_prev` once some trial had `f_best < f_start`, or at the
+    smallest rate. `f_prev` of the first trial is `f_start`. This is the paper's pseudo-code, about two trials a step;
+    its prose describes `FirstDecrease`.
+    """
+
+    def _seen_enough(self, walk: Walk, loss: Tensor) -> Tensor:
+        return walk.improved & (loss > walk.previous)

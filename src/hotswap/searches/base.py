@@ -1,0 +1,134 @@
+"""What every search is: frozen settings, and a state machine over `(R,)` tensors, one value per run.
+
+    walk = search.begin(proposal, loss_before, arms=K)
+    while not walk.done.all():
+        walk = search.observe(walk, loss at walk.arm)
+    chosen = search.choose(walk)                              # −1 where the run does not move
+
+The functions are pure and read nothing back from the device; runs that are done ignore what they are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from hotswap.errors import SettingError
+
+__all__ = ["Search", "Walk", "WhenStuck"]
+
+WhenStuck = Literal["stay", "start", "smallest"]
+
+
+class Walk(NamedTuple):
+    """One step's search so far. Losses are float64; a loss that is not finite counts as +∞."""
+
+    start: Tensor
+    """`(R,)` the arm the walk began at."""
+    last: Tensor
+    """`(R,)` the last arm it may try."""
+    arm: Tensor
+    """`(R,)` the arm to try next."""
+    done: Tensor
+    """`(R,)` whether the walk has ended."""
+    loss_before: Tensor
+    """`(R,)` f at the start point."""
+    first: Tensor
+    """`(R,)` the loss of the first trial."""
+    previous: Tensor
+    """`(R,)` the loss of the latest trial; f at the start point before the first."""
+    best: Tensor
+    """`(R,)` the arm of the lowest loss below `loss_before`; −1 while there is none."""
+    best_loss: Tensor
+    """`(R,)` that loss; `loss_before` while there is none."""
+
+    @property
+    def improved(self) -> Tensor:
+        """`(R,)` whether some trial has beaten the start point."""
+        return self.best_loss < self.loss_before
+
+
+@dataclass(frozen=True)
+class Search(ABC):
+    """A walk from large rates to small ones; subclasses say when it has seen enough.
+
+    headroom: begin this many arms above the proposal (never above the largest).
+    when_stuck: what to take if no trial beat the start point: `"stay"` takes no step (the author's port);
+        `"start"` takes the first arm tried (the other reading of Algorithm 3, line 24), `"smallest"` the last one
+        tried; neither takes an arm whose trial was not finite.
+    max_trials: end the walk after this many trials, `None` for as many as there are arms.
+    """
+
+    headroom: int = 0
+    when_stuck: WhenStuck = "stay"
+    max_trials: int | None = None
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if not _is_whole(self.headroom) or self.headroom < 0:
+            raise SettingError(f"{name}(headroom={self.headroom!r}): headroom must be a whole number, 0 or more.")
+        if self.when_stuck not in get_args(WhenStuck):
+            choices = ", ".join(repr(choice) for choice in get_args(WhenStuck))
+            raise SettingError(f"{name}(when_stuck={self.when_stuck!r}): when_stuck must be one of {choices}.")
+        if self.max_trials is not None and (not _is_whole(self.max_trials) or self.max_trials < 1):
+            raise SettingError(
+                f"{name}(max_trials={self.max_trials!r}): max_trials must be a whole number of at least 1, or None."
+            )
+
+    @abstractmethod
+    def _seen_enough(self, walk: Walk, loss: Tensor) -> Tensor:
+        """`(R,)` whether the trial that gave `loss` is the last one; `walk` holds the best up to and with it."""
+
+    def begin(self, proposal: Tensor, loss_before: Tensor, *, arms: int, row: int | None = None) -> Walk:
+        """A walk from `proposal` `(R,)` among `arms` arms, or within rows of `row` of them."""
+        row = arms if row is None else row
+        first_of_row = proposal // row * row
+        start = torch.maximum(proposal - self.headroom, first_of_row)
+        last = first_of_row + (row - 1)
+        if self.max_trials is not None:
+            last = torch.minimum(last, start + (self.max_trials - 1))
+        loss = loss_before.to(torch.float64)
+        return Walk(
+            start=start,
+            last=last,
+            arm=start,
+            done=torch.zeros_like(start, dtype=torch.bool),
+            loss_before=loss,
+            first=torch.full_like(loss, math.nan),
+            previous=loss,
+            best=torch.full_like(start, -1),
+            best_loss=loss,
+        )
+
+    def observe(self, walk: Walk, loss: Tensor) -> Walk:
+        """The walk after the trial of `walk.arm` gave `loss` `(R,)`."""
+        loss = loss.to(torch.float64)
+        loss = torch.where(loss.isfinite() & ~walk.done, loss, math.inf)
+        is_first = walk.arm == walk.start
+        after = walk._replace(
+            first=torch.where(is_first, loss, walk.first),
+            best=torch.where(loss < walk.best_loss, walk.arm, walk.best),
+            best_loss=torch.minimum(walk.best_loss, loss),
+        )
+        done = walk.done | self._seen_enough(after, loss) | (walk.arm >= walk.last)
+        return after._replace(
+            done=done,
+            arm=torch.where(done, walk.arm, walk.arm + 1),
+            previous=torch.where(walk.done, walk.previous, loss),
+        )
+
+    def choose(self, walk: Walk) -> Tensor:
+        """The arm `(R,)` a finished walk takes; −1 where the parameters stay as they are."""
+        if self.when_stuck == "stay":
+            return walk.best
+        fallback, loss = (walk.start, walk.first) if self.when_stuck == "start" else (walk.arm, walk.previous)
+        return torch.where(walk.improved | ~loss.isfinite(), walk.best, fallback)
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
