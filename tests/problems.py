@@ -62,7 +62,7 @@ def logistic(steps: int = 300) -> Problem:
     """Logistic regression on minibatches of made-up data."""
     generator = torch.Generator().manual_seed(2)
     inputs = torch.randn(400, 8, generator=generator, dtype=torch.float64)
-    labels = (inputs @ torch.arange(8.0, dtype=torch.float64) + torch.randn(400, generator=generator) > 0).double()
+    labels = (inputs @ torch.arange(8.0, dtype=torch.float64) + 8 * torch.randn(400, generator=generator) > 0).double()
     order = [torch.randint(0, 400, (32,), generator=generator) for _ in range(steps)]
     return Problem(
         "logistic",

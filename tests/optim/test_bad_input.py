@@ -1,0 +1,125 @@
+"""One clear sentence for each mistake, and nothing changed by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import hotswap
+from hotswap import ClosureError, HotSwapError, HotSwapSGD, LossError, RelativeReduction, SettingError, UnsupportedError
+from tests.optim.helpers import batches, loss_of, model, same, weights
+
+NET = model()
+BATCH = batches(1)[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"params": []}, "there are no parameters; pass model.parameters()"),
+        ({"lr": []}, "lr has no values"),
+        ({"lr": [0.1, 0.1]}, "duplicate values"),
+        ({"lr": [0.1, 0.0]}, "must be positive"),
+        ({"lr": [math.inf]}, "must be finite"),
+        ({"lr": 0.1}, r"write \[0.1\]"),
+        ({"momentum": -0.1}, r"HotSwapSGD\(momentum=-0\.1\): momentum must be finite and not negative"),
+        ({"weight_decay": math.nan}, "weight_decay must be finite and not negative"),
+    ],
+)
+def test_construction(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        HotSwapSGD(**({"params": NET.parameters()} | arguments))
+
+
+def no_graph() -> torch.Tensor:
+    with torch.no_grad():
+        return loss_of(NET, BATCH)()
+
+
+CLOSURES: list[tuple[Callable[[], Any], type[HotSwapError], str]] = [
+    (lambda: None, ClosureError, "must be a scalar tensor, but it is of type NoneType"),
+    (lambda: NET(BATCH[0]), ClosureError, r"it has shape \(16, 3\) and type torch.float32; reduce it"),
+    (lambda: torch.tensor(3), ClosureError, r"must be a scalar tensor, but it has shape \(\) and type torch.int64"),
+    (lambda: (loss_of(NET, BATCH)(), 1, 2), ClosureError, "returned a tuple of 3"),
+    (no_graph, ClosureError, "has no graph, so it has no gradient"),
+    (lambda: loss_of(NET, BATCH)().item(), ClosureError, "has no graph"),
+    (lambda: loss_of(model(), BATCH)(), ClosureError, "no gradient reached any of them"),
+    (lambda: loss_of(NET, BATCH)() - 100, LossError, r"reward=hotswap\.RelativeReduction\(\)"),
+    (lambda: loss_of(NET, BATCH)() * math.nan, LossError, "The loss at the start point is nan"),
+    (lambda: loss_of(NET, BATCH)() * math.inf, LossError, "The loss at the start point is inf"),
+]
+
+
+@pytest.mark.parametrize(("closure", "error", "message"), CLOSURES, ids=[m for _, _, m in CLOSURES])
+def test_closures(closure: Callable[[], Any], error: type[HotSwapError], message: str) -> None:
+    optimizer = HotSwapSGD(NET.parameters(), momentum=0.9)
+    before = weights(NET)
+    with pytest.raises(error, match=message):
+        optimizer.step(closure)
+    assert same(weights(NET), before)
+    assert {row.count for row in optimizer.statistics()} == {0.0}
+    assert optimizer._bandit_state.step.item() == 0
+    assert not optimizer.state
+    assert optimizer.last_step is None
+
+
+def test_a_trial_that_goes_negative_is_refused_and_undone() -> None:
+    parameter = nn.Parameter(torch.tensor([1.0]))
+    optimizer = HotSwapSGD([parameter])
+    with pytest.raises(LossError, match="The loss at a trial is -"):
+        optimizer.step(lambda: parameter.sum())
+    assert parameter.item() == 1.0
+    assert optimizer._bandit_state.step.item() == 0
+
+
+def test_the_alternative_reward_takes_negative_losses() -> None:
+    parameter = nn.Parameter(torch.tensor([3.0, -2.0]))
+    optimizer = HotSwapSGD([parameter], reward=RelativeReduction())
+    for _ in range(80):
+        optimizer.step(lambda: parameter.square().sum() - 5.0)
+    assert parameter.abs().max() < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"trial_closure": lambda: 1.0}, "needs the loss at the start point"),
+        ({"trial_closure": lambda: 1.0, "loss": 1.0}, r"no parameter has one in \.grad"),
+        ({"loss": 1.0}, "without a trial_closure"),
+        ({"trial_closure": lambda: 1.0, "loss": "x"}, r"step\(loss=\.\.\.\) must be a scalar tensor"),
+    ],
+)
+def test_trial_closures(arguments: dict[str, Any], message: str) -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    if message.startswith("step"):
+        loss_of(net, BATCH)().backward()
+    before = weights(net)
+    with pytest.raises(ClosureError, match=message):
+        optimizer.step(**arguments)
+    assert same(weights(net), before)
+
+
+def test_a_grad_scaler_is_refused_with_what_to_do_instead() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss_of(net, BATCH)()).backward()
+    before = weights(net)
+    with pytest.raises(UnsupportedError, match="Train in bfloat16 with torch.autocast"):
+        scaler.step(optimizer)
+    with pytest.raises(UnsupportedError, match="GradScaler"):
+        scaler.step(optimizer, loss_of(net, BATCH))
+    assert same(weights(net), before)
+
+
+def test_every_exception_is_ours() -> None:
+    errors = [value for name in hotswap.errors.__all__ if isinstance(value := getattr(hotswap.errors, name), type)]
+    assert all(issubclass(error, HotSwapError) for error in errors)
+    drawn = hotswap.errors.__doc__ or ""
+    assert all(error.__name__ in drawn for error in errors)

@@ -1,0 +1,189 @@
+"""The ways a user can say what is to be minimised."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import hotswap
+from hotswap import HotSwap, HotSwapSGD, HotSwapWarning
+from tests.optim.helpers import batches, loss_of, model, same, weights
+
+
+def test_the_documented_way() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    losses = []
+    for batch in batches(150):
+        loss = optimizer.step(loss_of(net, batch))
+        losses.append(float(loss))
+        assert not loss.requires_grad
+        record = optimizer.last_step
+        assert record is not None
+        assert record.loss_before == loss.item()
+        assert record.loss_after <= record.loss_before
+        if record.arm is not None:
+            assert record.values["lr"] == optimizer.arms.values(record.arm)["lr"]
+            assert record.loss_after == dict(record.trials)[record.arm]
+            assert loss_of(net, batch)().item() == record.loss_after
+    assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
+
+
+def test_a_closure_with_its_own_backward_takes_the_same_steps_and_warns_once() -> None:
+    ours, theirs = model(), model()
+    documented, torch_style = HotSwapSGD(ours.parameters()), HotSwapSGD(theirs.parameters())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for batch in batches(60):
+            documented.step(loss_of(ours, batch))
+
+            def closure(batch: tuple[torch.Tensor, torch.Tensor] = batch) -> torch.Tensor:
+                torch_style.zero_grad(set_to_none=False)  # in place, over whatever gradient is there
+                loss = loss_of(theirs, batch)()
+                loss.backward()
+                return loss
+
+            torch_style.step(closure)
+            assert documented.last_step == torch_style.last_step
+            for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+                assert torch.equal(a.grad, b.grad)  # type: ignore[arg-type]  # of the start point, not of a trial
+    assert same(weights(ours), weights(theirs))
+    mine = [w for w in caught if w.category is HotSwapWarning]
+    assert len(mine) == 1
+    assert "every trial then pays for a backward pass" in str(mine[0].message)
+    assert mine[0].filename == __file__
+
+
+def test_a_closure_with_its_own_backward_may_return_a_float() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    (batch,) = batches(1)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss = loss_of(net, batch)()
+        loss.backward()
+        return loss.item()
+
+    with pytest.warns(HotSwapWarning):
+        assert optimizer.step(closure).item() == optimizer.last_step.loss_before  # type: ignore[union-attr]
+
+
+def test_what_comes_with_the_gradient_pass_is_kept_without_its_graph() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    (batch,) = batches(1)
+    at_start = net(batch[0]).detach()
+
+    def closure() -> tuple[torch.Tensor, dict[str, object]]:
+        scores = net(batch[0])
+        return cross_entropy(scores, batch[1]), {"scores": scores, "more": [(scores, 1)], "name": "x"}
+
+    optimizer.step(closure)
+    aux = optimizer.last_step.aux  # type: ignore[union-attr]
+    assert isinstance(aux, dict)
+    assert torch.equal(aux["scores"], at_start)
+    assert not aux["scores"].requires_grad
+    assert not aux["more"][0][0].requires_grad
+    assert aux["name"] == "x"
+
+
+def test_in_trial() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    seen: list[tuple[bool, bool]] = []
+
+    def closure() -> torch.Tensor:
+        seen.append((hotswap.in_trial(), torch.is_grad_enabled()))
+        return loss_of(net, batches(1)[0])()
+
+    optimizer.step(closure)
+    assert seen[0] == (False, True)
+    assert set(seen[1:]) == {(True, False)}
+    assert len(seen) == 1 + len(optimizer.last_step.trials)  # type: ignore[union-attr]  # the start is evaluated once
+    assert not hotswap.in_trial()
+
+
+def test_a_trial_closure_judges_on_something_else() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    first, second = batches(2)
+    judged = loss_of(net, second)().item()
+    loss = optimizer.step(loss_of(net, first), trial_closure=loss_of(net, second))
+    record = optimizer.last_step
+    assert record is not None
+    assert record.loss_before == judged != loss.item()
+    assert loss_of(net, second)().item() == record.loss_after < judged
+
+
+def test_gradients_that_are_there_already() -> None:
+    ours, theirs = model(), model()
+    documented, manual = HotSwapSGD(ours.parameters()), HotSwapSGD(theirs.parameters())
+    for batch in batches(50):
+        documented.step(loss_of(ours, batch))
+        manual.zero_grad()
+        loss = loss_of(theirs, batch)()
+        loss.backward()
+        returned = manual.step(trial_closure=loss_of(theirs, batch), loss=loss)
+        assert not returned.requires_grad
+        assert documented.last_step == manual.last_step
+    assert same(weights(ours), weights(theirs))
+
+
+def test_without_a_closure_nothing_is_searched_and_nothing_learned() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters(), lr=[0.5, 0.1, 0.02])
+    (batch,) = batches(1)
+    loss_of(net, batch)().backward()
+    before = weights(net)
+    assert optimizer.step() is None
+    for parameter, old in zip(net.parameters(), before, strict=True):
+        assert torch.allclose(parameter, old - 0.02 * parameter.grad)  # type: ignore[operator]  # the smallest arm
+    assert optimizer.last_step.values == {"lr": 0.02}  # type: ignore[union-attr]
+    assert optimizer.last_step.trials == ()  # type: ignore[union-attr]
+    assert {row.count for row in optimizer.statistics()} == {0.0}
+
+
+def test_without_a_closure_the_values_in_force_are_those_of_the_latest_search() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    for batch in batches(40):
+        optimizer.step(loss_of(net, batch))
+    taken = optimizer.last_step.values["lr"]  # type: ignore[union-attr]
+    assert taken
+    known = optimizer.statistics()
+    before = weights(net)
+    optimizer.step()
+    for parameter, old in zip(net.parameters(), before, strict=True):
+        assert torch.allclose(parameter, old - taken * parameter.grad)  # type: ignore[operator]
+    assert optimizer.statistics() == known
+
+
+def test_a_closure_that_raises_in_a_trial_leaves_everything_as_it_was() -> None:
+    net = model()
+    optimizer = HotSwap(torch.optim.Adam(net.parameters()))
+    (batch,) = batches(1)
+    before, known = weights(net), optimizer.statistics()
+
+    def closure() -> torch.Tensor:
+        if hotswap.in_trial():
+            raise KeyboardInterrupt
+        return loss_of(net, batch)()
+
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(closure)
+    assert same(weights(net), before)
+    assert optimizer.statistics() == known
+    assert not hotswap.in_trial()
+    optimizer.step(loss_of(net, batch))  # and it goes on
+
+
+def test_other_objects_beside_the_loss_come_back_as_they_are() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    marker = object()
+    optimizer.step(lambda: (loss_of(net, batches(1)[0])(), marker))
+    assert optimizer.last_step.aux is marker  # type: ignore[union-attr]

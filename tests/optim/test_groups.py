@@ -1,0 +1,134 @@
+"""Parameter groups, schedulers, parameters without gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hotswap import HotSwap, HotSwapSGD, SettingError
+from tests.optim.helpers import batches, loss_of, model, same, weights
+
+
+def test_a_groups_rate_is_relative_to_the_first_groups_initial_rate() -> None:
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    base = torch.optim.SGD([{"params": [first], "lr": 0.5}, {"params": [second], "lr": 0.05}])
+    optimizer = HotSwap(base, {"lr": [0.2]})
+    optimizer.step(lambda: first.square().sum() + second.square().sum())
+    assert optimizer.last_step.values == {"lr": 0.2}  # type: ignore[union-attr]
+    torch.testing.assert_close(first.data, torch.full((2,), 1 - 0.2 * 2.0))
+    torch.testing.assert_close(second.data, torch.full((2,), 1 - 0.02 * 2.0))
+
+
+def test_ratios_hold_for_bases_with_a_displacement() -> None:
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    base = torch.optim.Adam([{"params": [first]}, {"params": [second], "lr": 1e-4}], lr=1e-3)
+    optimizer = HotSwap(base, {"lr": [0.2]})
+    optimizer.step(lambda: first.square().sum() + second.square().sum())
+    torch.testing.assert_close(first.data, torch.full((2,), 0.8))
+    torch.testing.assert_close(second.data, torch.full((2,), 0.98))
+
+
+@pytest.mark.parametrize("base", ["sgd", "adam"])
+@pytest.mark.parametrize("kind", ["lambda", "cosine", "linear", "chained"])
+def test_a_scheduler_scales_what_is_applied(kind: str, base: str) -> None:
+    """The scheduler sees and writes the user's lr; the rate applied is the arm's times what it has become."""
+    net = model()
+    inner = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[base](net.parameters(), lr=0.4)
+    optimizer = HotSwap(inner, {"lr": [0.1]})
+    twin = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.4)
+    schedules = [_schedule(kind, o) for o in (optimizer, twin)]
+    for batch in batches(8):
+        optimizer.step(loss_of(net, batch))
+        twin.step()
+        expected = 0.1 * twin.param_groups[0]["lr"] / 0.4
+        record = optimizer.last_step
+        assert record is not None
+        assert record.values["lr"] == pytest.approx(expected if record.arm is not None else 0.0)
+        for schedule in schedules:
+            schedule.step()
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(twin.param_groups[0]["lr"])
+
+
+def _schedule(kind: str, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+    rates = torch.optim.lr_scheduler
+    if kind == "lambda":
+        return rates.LambdaLR(optimizer, lambda t: (t + 1) / 8)
+    if kind == "cosine":
+        return rates.CosineAnnealingLR(optimizer, T_max=8)
+    if kind == "linear":
+        return rates.LinearLR(optimizer, start_factor=0.1, total_iters=4)
+    warm, decay = rates.LinearLR(optimizer, 0.1, total_iters=2), rates.ExponentialLR(optimizer, 0.5)
+    return rates.SequentialLR(optimizer, [warm, decay], milestones=[2])
+
+
+def test_a_scale_of_zero_moves_and_teaches_nothing() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    before = weights(net)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: float(t > 0))
+    loss = optimizer.step(loss_of(net, batches(1)[0]))
+    assert loss.item() > 0
+    assert optimizer.last_step.trials == ()  # type: ignore[union-attr]
+    assert optimizer.last_step.values == {"lr": 0.0}  # type: ignore[union-attr]
+    assert same(weights(net), before)
+    assert {row.count for row in optimizer.statistics()} == {0.0}
+    schedule.step()
+    optimizer.step(loss_of(net, batches(1)[0]))
+    assert len(optimizer.last_step.trials) > 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Adam, torch.optim.Adafactor])
+def test_parameters_without_gradient_are_left_alone(base: type[torch.optim.Optimizer]) -> None:
+    net = model()
+    frozen, unused = net[0].weight, nn.Parameter(torch.ones(3))
+    frozen.requires_grad_(False)
+    optimizer = HotSwap(base([*net.parameters(), unused], lr=0.1))  # type: ignore[call-arg]
+    kept = frozen.detach().clone()
+    for batch in batches(40):
+        optimizer.step(loss_of(net, batch))
+    assert torch.equal(frozen, kept)
+    assert torch.equal(unused, torch.ones(3))
+    assert loss_of(net, batches(1)[0])().item() < 1.0
+
+
+def test_a_group_added_later_takes_part() -> None:
+    net = model()
+    optimizer = HotSwapSGD([net[0].weight])
+    optimizer.step(loss_of(net, batches(1)[0]))
+    optimizer.add_param_group({"params": [net[2].weight], "lr": 0.5})
+    assert len(optimizer.base.param_groups) == 2
+    before = net[2].weight.detach().clone()
+    for batch in batches(40):
+        optimizer.step(loss_of(net, batch))
+    assert not torch.equal(net[2].weight, before)
+
+
+def test_named_parameters_and_groups_are_accepted() -> None:
+    net = model()
+    HotSwapSGD(net.named_parameters()).step(loss_of(net, batches(1)[0]))
+    HotSwapSGD([{"params": net.parameters(), "weight_decay": 0.1}]).step(loss_of(net, batches(1)[0]))
+
+
+@pytest.mark.parametrize("lr", [0.0, float("nan")])
+def test_the_first_groups_rate_must_be_a_scale(lr: float) -> None:
+    with pytest.raises(SettingError, match="must be positive and finite, since the rates of all groups are taken"):
+        HotSwap(torch.optim.SGD(model().parameters(), lr=lr))
+
+
+def test_step_hooks_run_once_per_step() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    calls: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+    optimizer.step(loss_of(net, batches(1)[0]))
+    assert calls == ["before", "after"]
+
+
+def test_complex_parameters() -> None:
+    parameter = nn.Parameter(torch.tensor([1 + 2j, -0.5j]))
+    optimizer = HotSwapSGD([parameter], lr=[10.0, 0.1])
+    for _ in range(30):
+        optimizer.step(lambda: parameter.abs().square().sum() + 1e-3)
+    assert parameter.abs().max() < 0.1

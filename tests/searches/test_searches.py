@@ -1,0 +1,152 @@
+"""The searches, each trial worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hotswap.searches
+from hotswap import Backtracking, FirstDecrease, Search, SettingError
+
+SEARCHES = [Backtracking, FirstDecrease]
+
+
+def walk_through(
+    search: Search, losses: list[float], before: float, proposal: int = 0, row: int | None = None
+) -> tuple[list[int], int]:
+    """The arms a search tries when arm k gives `losses[k]`, and the one it takes."""
+    walk = search.begin(torch.tensor([proposal]), torch.tensor([before]), arms=len(losses), row=row)
+    tried = []
+    while not walk.done:
+        tried.append(int(walk.arm))
+        walk = search.observe(walk, torch.tensor([losses[int(walk.arm)]], dtype=torch.float64))
+    return tried, int(search.choose(walk))
+
+
+def test_every_public_search_is_here() -> None:
+    public = {
+        value
+        for name in hotswap.searches.__all__
+        if isinstance(value := getattr(hotswap.searches, name), type) and issubclass(value, Search)
+    } - {Search}
+    assert public == set(SEARCHES)
+
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("losses", "proposal", "tried", "taken"),
+    [
+        ([2.0, 0.9, 0.8, 0.85, 0.1], 0, [0, 1, 2, 3], 2),  # past the first decrease, while it keeps falling
+        ([0.9, 0.95, 0.1], 0, [0, 1], 0),  # the first trial improves, the second is worse
+        ([2.0, 0.9, 0.9, 0.95], 0, [0, 1, 2, 3], 1),  # an equal loss does not end the walk, nor is it better
+        ([0.5, 0.4, 0.3], 0, [0, 1, 2], 2),  # falling to the last arm
+        ([3.0, 2.0, 1.0], 0, [0, 1, 2], -1),  # 1.0 only equals the start
+        ([NAN, INF, -INF, 0.5, 0.6], 0, [0, 1, 2, 3, 4], 3),  # what is not finite is worse than anything
+        ([0.1, 0.2, 0.3, 0.9, 0.95], 3, [3, 4], 3),  # never above the proposal
+        ([0.9, NAN, 0.1], 0, [0, 1], 0),  # a NaN after an improvement is a rise
+        ([1e38, 3.0e38, 0.7, 0.8], 0, [0, 1, 2, 3], 2),
+    ],
+)
+def test_backtracking(losses: list[float], proposal: int, tried: list[int], taken: int) -> None:
+    assert walk_through(Backtracking(), losses, 1.0, proposal) == (tried, taken)
+
+
+@pytest.mark.parametrize(
+    ("losses", "tried", "taken"),
+    [
+        ([2.0, 0.9, 0.8, 0.1], [0, 1], 1),
+        ([0.9, 0.1], [0], 0),
+        ([NAN, 1.0, 2.0], [0, 1, 2], -1),
+    ],
+)
+def test_first_decrease(losses: list[float], tried: list[int], taken: int) -> None:
+    assert walk_through(FirstDecrease(), losses, 1.0) == (tried, taken)
+
+
+@pytest.mark.parametrize(
+    ("when_stuck", "losses", "taken"),
+    [
+        ("stay", [3.0, 2.0, 1.5], -1),
+        ("start", [3.0, 2.0, 1.5], 0),
+        ("smallest", [3.0, 2.0, 1.5], 2),
+        ("start", [NAN, 2.0, 1.5], -1),  # never a step that is not finite
+        ("smallest", [3.0, 2.0, INF], -1),
+        ("start", [3.0, 0.5, 1.5], 1),  # not stuck
+    ],
+)
+def test_when_stuck(when_stuck: Any, losses: list[float], taken: int) -> None:
+    assert walk_through(Backtracking(when_stuck=when_stuck), losses, 1.0)[1] == taken
+
+
+def test_headroom_begins_above_the_proposal() -> None:
+    losses = [2.0, 0.5, 0.6, 0.7]
+    assert walk_through(Backtracking(headroom=1), losses, 1.0, proposal=2) == ([1, 2], 1)
+    assert walk_through(Backtracking(headroom=9), losses, 1.0, proposal=2) == ([0, 1, 2], 1)
+
+
+def test_max_trials() -> None:
+    losses = [4.0, 3.0, 2.0, 0.5]
+    assert walk_through(Backtracking(max_trials=2), losses, 1.0) == ([0, 1], -1)
+    assert walk_through(Backtracking(max_trials=2, when_stuck="smallest"), losses, 1.0) == ([0, 1], 1)
+
+
+def test_a_walk_stays_in_its_row() -> None:
+    """Six arms are two settings with three rates each."""
+    losses = [0.1, 0.1, 0.1, 4.0, 3.0, 2.0]
+    assert walk_through(Backtracking(), losses, 1.0, proposal=3, row=3) == ([3, 4, 5], -1)
+    assert walk_through(Backtracking(headroom=2), losses, 1.0, proposal=4, row=3) == ([3, 4, 5], -1)
+    assert walk_through(Backtracking(), [4.0, 3.0, 2.0, 0.1, 0.1, 0.1], 1.0, proposal=1, row=3) == ([1, 2], -1)
+
+
+loss = st.one_of(st.floats(0, 10), st.sampled_from([NAN, INF, -INF, 1e38]))
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+@given(
+    table=st.integers(1, 6).flatmap(lambda k: st.lists(st.lists(loss, min_size=k, max_size=k), min_size=1, max_size=5)),
+    headroom=st.integers(0, 2),
+    data=st.data(),
+)
+@settings(max_examples=80, deadline=None)
+def test_many_runs_at_once_are_the_same_as_one_by_one(
+    kind: type[Search], table: list[list[float]], headroom: int, data: st.DataObject
+) -> None:
+    search = kind(headroom)
+    arms = len(table[0])
+    proposals = data.draw(st.lists(st.integers(0, arms - 1), min_size=len(table), max_size=len(table)))
+    losses = torch.tensor(table, dtype=torch.float64)
+    walk = search.begin(torch.tensor(proposals), torch.ones(len(table)), arms=arms)
+    trips = 0
+    while not walk.done.all():
+        walk = search.observe(walk, losses.gather(1, walk.arm.unsqueeze(1)).squeeze(1))
+        trips += 1
+        assert trips <= arms
+    for run, proposal in enumerate(proposals):
+        tried, taken = walk_through(search, table[run], 1.0, proposal)
+        assert int(search.choose(walk)[run]) == taken
+        assert int(walk.arm[run]) == tried[-1]
+        if taken >= 0:
+            assert table[run][taken] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"headroom": -1}, "headroom must be a whole number, 0 or more"),
+        ({"headroom": 1.5}, "headroom must be a whole number"),
+        ({"when_stuck": "panic"}, "when_stuck must be one of 'stay', 'start', 'smallest'"),
+        ({"max_trials": 0}, "max_trials must be a whole number of at least 1, or None"),
+        ({"max_trials": True}, "max_trials must be"),
+    ],
+)
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_refuses(kind: type[Search], settings_: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        kind(**settings_)
