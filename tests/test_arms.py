@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -16,7 +17,7 @@ def test_the_default_grid_is_a_quarter_of_a_decade_apart() -> None:
     assert len(grid) == 33
     assert (grid[0], grid[-1]) == (1e2, 1e-6)
     assert all(type(rate) is float for rate in grid)
-    ratios = [a / b for a, b in zip(grid, grid[1:], strict=False)]
+    ratios = [a / b for a, b in itertools.pairwise(grid)]
     assert ratios == pytest.approx([10**0.25] * 32)
     assert grid[8] == pytest.approx(1.0)
 

@@ -64,7 +64,7 @@ def test_predicates(converged: Any, yes: Progress | None, no: Progress) -> None:
         lambda: gradient_norm_below(0.0),
         lambda: no_move(0),
         lambda: steps(1.5),  # type: ignore[arg-type]
-        lambda: all_of(),
+        all_of,
     ],
 )
 def test_predicates_that_cannot_be_meant(mistake: Any) -> None:

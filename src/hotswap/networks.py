@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -22,7 +23,7 @@ def multilayer_perceptron(sizes: Sequence[int], *, seed: int) -> nn.Sequential:
     """
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+    for fan_in, fan_out in itertools.pairwise(sizes):
         layer = nn.Linear(fan_in, fan_out)
         bound = 4 * math.sqrt(6 / (fan_in + fan_out))
         with torch.no_grad():

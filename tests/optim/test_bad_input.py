@@ -48,7 +48,7 @@ CLOSURES: list[tuple[Callable[[], Any], type[HotSwapError], str]] = [
     (lambda: (loss_of(NET, BATCH)(), 1, 2), ClosureError, "returned a tuple of 3"),
     (no_graph, ClosureError, "has no graph, so it has no gradient"),
     (lambda: loss_of(NET, BATCH)().item(), ClosureError, "has no graph"),
-    (lambda: loss_of(model(), BATCH)(), ClosureError, "no gradient reached any of them"),
+    (loss_of(model(), BATCH), ClosureError, "no gradient reached any of them"),
     (lambda: loss_of(NET, BATCH)() - 100, LossError, r"reward=hotswap\.RelativeReduction\(\)"),
     (lambda: loss_of(NET, BATCH)() * math.nan, LossError, "The loss at the start point is nan"),
     (lambda: loss_of(NET, BATCH)() * math.inf, LossError, "The loss at the start point is inf"),
@@ -72,7 +72,7 @@ def test_a_trial_that_goes_negative_is_refused_and_undone() -> None:
     parameter = nn.Parameter(torch.tensor([1.0]))
     optimizer = HotSwapSGD([parameter])
     with pytest.raises(LossError, match="The loss at a trial is -"):
-        optimizer.step(lambda: parameter.sum())
+        optimizer.step(parameter.sum)
     assert parameter.item() == 1.0
     assert optimizer._bandit_state.step.item() == 0
 
@@ -111,7 +111,7 @@ def test_a_grad_scaler_is_refused_with_what_to_do_instead() -> None:
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(loss_of(net, BATCH)()).backward()
     before = weights(net)
-    with pytest.raises(UnsupportedError, match="Train in bfloat16 with torch.autocast"):
+    with pytest.raises(UnsupportedError, match=r"Train in bfloat16 with torch\.autocast"):
         scaler.step(optimizer)
     with pytest.raises(UnsupportedError, match="GradScaler"):
         scaler.step(optimizer, loss_of(net, BATCH))

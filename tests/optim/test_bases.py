@@ -21,7 +21,7 @@ BASES: dict[str, Build] = {
     "sgd momentum": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.9, dampening=0.1, weight_decay=0.01),
     "sgd nesterov": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.8, nesterov=True, weight_decay=0.01),
     "sgd decay": lambda p: torch.optim.SGD(p, lr=0.7, weight_decay=0.1),
-    "adam": lambda p: torch.optim.Adam(p),
+    "adam": torch.optim.Adam,
     "adam decay": lambda p: torch.optim.Adam(p, weight_decay=0.1, amsgrad=True),
     "adam foreach": lambda p: torch.optim.Adam(p, foreach=True, weight_decay=0.1),
     "adam fused": lambda p: torch.optim.Adam(p, fused=True, weight_decay=0.1),
@@ -217,5 +217,5 @@ def test_sgd_is_hotswap_around_torchs_sgd() -> None:
 
 
 def test_a_given_base_must_be_an_optimizer() -> None:
-    with pytest.raises(SettingError, match="not a torch.optim.Optimizer; for plain parameters use HotSwapSGD"):
+    with pytest.raises(SettingError, match=r"not a torch\.optim\.Optimizer; for plain parameters use HotSwapSGD"):
         HotSwap(model().parameters())  # type: ignore[arg-type]

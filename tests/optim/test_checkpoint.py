@@ -61,7 +61,9 @@ def test_resumes_exactly(build: str, after: int) -> None:
     assert same(weights(again), weights(net))
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["deep", "pickle"])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["deep", "pickle"]
+)
 @pytest.mark.parametrize("build", BUILDS)
 def test_copies_go_their_own_way_and_the_same(build: str, copied: Callable[[Any], Any]) -> None:
     data = batches(60)

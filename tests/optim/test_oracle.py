@@ -113,4 +113,3 @@ def test_algorithm_1_is_the_general_form() -> None:
 def test_the_oracle_refuses_negative_losses() -> None:
     with pytest.raises(ValueError, match="negative"):
         Ducb(np.array([1.0])).step(lambda t, b: -1.0, lambda t, b: t, None, np.zeros(1))
-

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwap, HotSwapSGD, in_trial
+from tests.problems import network
 
 strange = st.sampled_from([math.nan, math.inf, -math.inf, 1e38, 0.0])
 trial_losses = st.lists(st.one_of(st.floats(0.0, 2.0), strange), min_size=1, max_size=60)
@@ -95,8 +96,6 @@ def test_parameters_keep_their_type(dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 def test_cuda_takes_the_same_decisions_as_the_cpu() -> None:
-    from tests.problems import network
-
     problem = network()
     devices = ["cpu", "cuda"]
     parameters = [nn.Parameter(torch.from_numpy(problem.theta.copy()).to(device)) for device in devices]

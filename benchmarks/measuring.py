@@ -1,0 +1,80 @@
+"""Timing and peak memory, the same way for everything that is compared."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+def devices() -> list[torch.device]:
+    found = [torch.device("cpu")]
+    return [*found, torch.device("cuda")] if torch.cuda.is_available() else found
+
+
+def describe(device: torch.device) -> str:
+    """What ran here, to stand beside the numbers."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    command = "python -m " + " ".join([(sys.modules["__main__"].__spec__ or sys).name, *sys.argv[1:]])
+    return f"{name}; torch {torch.__version__}, Python {platform.python_version()}; {date.today()}; {command}"
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """Wall-clock time of one call, from before it is issued until the device is done, averaged over `repeats`."""
+    total = 0.0
+    for _ in range(repeats):
+        synchronize(device)
+        began = time.perf_counter()
+        work()
+        synchronize(device)
+        total += time.perf_counter() - began
+    return total / repeats
+
+
+def side_by_side(
+    works: dict[str, Callable[[], object]], device: torch.device, *, rounds: int, repeats: int
+) -> dict[str, float]:
+    """The median over `rounds` of each one's time, taking turns, so that a slow spell of the machine hits all alike."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            taken[name].append(seconds(work, device, repeats))
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+class PeakMemory(TorchDispatchMode):
+    """Counts the bytes of every tensor storage that comes to life inside, and remembers the most at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alive: dict[StorageWeakRef, int] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        known = {id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and id(leaf) not in known:
+                storage = leaf.untyped_storage()
+                self._alive.setdefault(StorageWeakRef(storage), storage.nbytes())
+        self.peak = max(self.peak, self.now())
+        return result
+
+    def now(self) -> int:
+        """Bytes alive at this moment."""
+        self._alive = {ref: size for ref, size in self._alive.items() if not ref.expired()}
+        return sum(self._alive.values())

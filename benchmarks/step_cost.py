@@ -1,0 +1,204 @@
+"""What one hot-swapped step costs, beside one step of torch's SGD on the same closure.
+
+A step with T trials does one forward and backward and T further forwards, so its time over that of a step without a
+search cannot be less than
+
+    limit = (forward+backward + T · forward) / (forward+backward),
+
+with both times and T measured in the same run. The overhead is the measured ratio over that limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import hotswap
+from benchmarks.measuring import PeakMemory, describe, devices, side_by_side
+from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and a batch size."""
+
+    name: str
+    network: Callable[[], nn.Module]
+    batch: Callable[[], tuple[Tensor, Tensor]]
+    target: float | None
+    """The overhead to reach, where there is one."""
+
+
+class Tagger(nn.Module):
+    """A transformer encoder that classifies a short sequence of tokens: 23 M weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(4096, 512)
+        layer = nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+        self.head = nn.Linear(512, 4096)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.encoder(self.embed(tokens)).mean(1))
+
+
+def images(size: int) -> tuple[Tensor, Tensor]:
+    """Made-up images whose labels a linear teacher gives, so that there is something to learn."""
+    x = 0.3 * torch.randn(size, 784)
+    return x, (x @ torch.randn(784, 10, generator=torch.Generator().manual_seed(1))).argmax(1)
+
+
+def tokens(size: int) -> tuple[Tensor, Tensor]:
+    x = torch.randint(0, 4096, (size, 8))
+    return x, x[:, 0]
+
+
+def paper_network() -> nn.Module:
+    return multilayer_perceptron((784, *PAPER_HIDDEN, 10), seed=0)
+
+
+CASES = (
+    Case("paper's network, batch 64", paper_network, lambda: images(64), None),
+    Case("paper's network, batch 512", paper_network, lambda: images(512), 1.15),
+    Case("transformer, 23 M, batch 64", Tagger, lambda: tokens(64), 1.15),
+    Case(
+        "784-4096-4096-10, 20 M, batch 64",  # each weight is used once per image: the update weighs as much as it can
+        lambda: multilayer_perceptron((784, 4096, 4096, 10), seed=0),
+        lambda: images(64),
+        None,
+    ),
+)
+
+
+@dataclass
+class Measured:
+    """One row of the table. Times in seconds, memory in copies of the parameters."""
+
+    forward: float
+    forward_backward: float
+    sgd: float
+    hot: float
+    trials: float
+    extra_sgd: tuple[float, float]
+    extra_adam: tuple[float, float]
+
+    @property
+    def ratio(self) -> float:
+        return self.hot / self.sgd
+
+    @property
+    def limit(self) -> float:
+        return (self.forward_backward + self.trials * self.forward) / self.forward_backward
+
+
+def measure(case: Case, device: torch.device, rounds: int, repeats: int, warm_up: int) -> Measured:
+    torch.manual_seed(0)
+    plain, swapped = case.network().to(device), case.network().to(device)
+    swapped.load_state_dict(plain.state_dict())
+    sgd, hot = torch.optim.SGD(plain.parameters(), lr=0.01), hotswap.HotSwapSGD(swapped.parameters())
+    data = [tuple(part.to(device) for part in case.batch()) for _ in range(64)]
+    turn = {"sgd": 0, "hot": 0}
+    trials: list[int] = []
+
+    def batch(of: str = "sgd") -> tuple[Tensor, ...]:
+        turn[of] += 1
+        return data[turn[of] % len(data)]
+
+    def forward() -> None:
+        x, y = batch()
+        with torch.no_grad():
+            cross_entropy(plain(x), y)
+
+    def forward_backward() -> None:
+        x, y = batch()
+        plain.zero_grad()
+        cross_entropy(plain(x), y).backward()
+
+    def sgd_step() -> None:
+        forward_backward()
+        sgd.step()
+
+    def hot_step() -> None:
+        x, y = batch("hot")
+        hot.step(lambda: cross_entropy(swapped(x), y))
+        trials.append(len(hot.last_step.trials))
+
+    for _ in range(warm_up):
+        hot_step()
+        sgd_step()
+    trials.clear()
+    works = {"forward": forward, "forward_backward": forward_backward, "sgd": sgd_step, "hot": hot_step}
+    times = side_by_side(works, device, rounds=rounds, repeats=repeats)
+    return Measured(
+        **times, trials=sum(trials) / len(trials), extra_sgd=extra_memory(case, device, adam=False),
+        extra_adam=extra_memory(case, device, adam=True),
+    )  # fmt: skip
+
+
+def extra_memory(case: Case, device: torch.device, *, adam: bool) -> tuple[float, float]:
+    """Memory of hot swapping beyond its base optimizer alone: kept between steps and at the peak, in copies of θ.
+
+    The peaks differ by what is kept and a little more where activations are about as large as the parameters: a trial
+    runs when all gradients are there, while in a plain step the activations go as the gradients come.
+    """
+    peaks, kept = [], []
+    for swap in (False, True):
+        torch.manual_seed(0)
+        network = case.network().to(device)
+        base = (torch.optim.Adam if adam else torch.optim.SGD)(network.parameters(), lr=0.01)
+        x, y = (part.to(device) for part in case.batch())
+        few = {"lr": hotswap.log_grid(1e-1, 1e-4, 4)}
+        with PeakMemory() as memory:
+            optimizer = hotswap.HotSwap(base, few) if swap else base
+            for _ in range(3):
+                if swap:
+                    optimizer.step(lambda: cross_entropy(network(x), y))  # noqa: B023
+                else:
+                    optimizer.zero_grad()
+                    cross_entropy(network(x), y).backward()
+                    optimizer.step()
+            kept.append(memory.now())
+        peaks.append(memory.peak)
+    size = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
+    return (kept[1] - kept[0]) / size, (peaks[1] - peaks[0]) / size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a look, not a measurement")
+    quick = parser.parse_args().quick
+    console = Console(width=150)
+    for device in devices():
+        table = Table(
+            title=describe(device),
+            caption="ms; memory beyond the base's, kept / at the peak, in copies of the parameters",
+        )
+        headings = ("forward", "fwd+bwd", "SGD step", "hot step", "trials", "ratio", "limit", "overhead", "to reach")
+        for column in ("network", *headings, "memory SGD", "memory Adam"):
+            table.add_column(column, justify="left" if column == "network" else "right")
+        for case in CASES:
+            small = "paper" in case.name or device.type == "cuda"
+            rounds, repeats = (3, 3) if quick else ((15, 20) if small else (5, 4))
+            with console.status(f"{device}: {case.name}"):
+                row = measure(case, device, rounds, repeats, warm_up=60 if small else 40)
+            table.add_row(
+                case.name,
+                *(f"{1e3 * t:.3f}" for t in (row.forward, row.forward_backward, row.sgd, row.hot)),
+                *(f"{x:.2f}" for x in (row.trials, row.ratio, row.limit)),
+                f"{row.ratio / row.limit:.3f}",
+                f"{case.target:.2f}" if case.target else "",
+                *(f"{kept:.2f} / {peak:.2f}" for kept, peak in (row.extra_sgd, row.extra_adam)),
+            )
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

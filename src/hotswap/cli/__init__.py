@@ -1,0 +1,48 @@
+"""The command line: parsing and printing only, one file per command. Each loads torch only when it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hotswap._version import __version__
+from hotswap.cli import data
+from hotswap.cli.console import err, out, plain
+from hotswap.cli.demo import demo
+from hotswap.errors import HotSwapError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    epilog="Start with: hotswap demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.add_typer(data.app, name="data")
+
+
+@app.callback(invoke_without_command=True)
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Train PyTorch networks without choosing a learning rate."""
+    if version:
+        out.print(f"hotswap {__version__}", highlight=False)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence, not a stack trace."""
+    try:
+        app()
+    except HotSwapError as error:
+        err.print(f"[bold red]Error:[/] {plain(str(error))}", soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        err.print("Stopped.")
+        sys.exit(130)
