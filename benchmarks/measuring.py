@@ -24,7 +24,7 @@ def devices() -> list[torch.device]:
 def describe(device: torch.device) -> str:
     """What ran here, to stand beside the numbers."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    command = "python -m " + " ".join([(sys.modules["__main__"].__spec__ or sys).name, *sys.argv[1:]])
+    command = " ".join(["python -m", sys.modules["__main__"].__spec__.name, *sys.argv[1:]])
     return f"{name}; torch {torch.__version__}, Python {platform.python_version()}; {date.today()}; {command}"
 
 

@@ -174,9 +174,10 @@ def extra_memory(case: Case, device: torch.device, *, adam: bool) -> tuple[float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: a look, not a measurement")
-    quick = parser.parse_args().quick
-    console = Console(width=150)
-    for device in devices():
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="only this one; all there are by default")
+    options = parser.parse_args()
+    console = Console(width=160)
+    for device in [torch.device(options.device)] if options.device else devices():
         table = Table(
             title=describe(device),
             caption="ms; memory beyond the base's, kept / at the peak, in copies of the parameters",
@@ -186,7 +187,7 @@ def main() -> None:
             table.add_column(column, justify="left" if column == "network" else "right")
         for case in CASES:
             small = "paper" in case.name or device.type == "cuda"
-            rounds, repeats = (3, 3) if quick else ((15, 20) if small else (5, 4))
+            rounds, repeats = (3, 3) if options.quick else ((15, 20) if small else (5, 4))
             with console.status(f"{device}: {case.name}"):
                 row = measure(case, device, rounds, repeats, warm_up=60 if small else 40)
             table.add_row(

@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
 torch.set_num_threads(1)  # tests run side by side; two cores are soon taken
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def array(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """Makes arrays of one kind, then of the other: the algorithm is written once for both. `.device` goes with it."""
+    return ARRAY[request.param]
+
+
+class MakeNumpy:
+    device = None
+
+    def __call__(self, values: Any) -> Any:
+        return np.asarray(values, dtype=None if _is_whole(values) else np.float64)
+
+
+class MakeTorch:
+    device = torch.device("cpu")
+
+    def __call__(self, values: Any) -> Any:
+        return torch.from_numpy(MakeNumpy()(values))
+
+
+ARRAY = {"numpy": MakeNumpy(), "torch": MakeTorch()}
+
+
+def _is_whole(values: Any) -> bool:
+    return np.asarray(values).dtype.kind in "ib"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

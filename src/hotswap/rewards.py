@@ -10,9 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from hotswap.arrays import Array, Device, namespace, zeros
 from hotswap.errors import SettingError
 
 __all__ = ["LogReduction", "RelativeReduction", "Reward"]
@@ -25,14 +23,14 @@ class Reward(ABC):
     """Whether a loss below zero means anything to this reward."""
 
     @abstractmethod
-    def grant(self, scale: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    def grant(self, scale: Array, before: Array, after: Array) -> Array:
         """Rewards `(R, T)` of trials with losses `after` `(R, T)` from a start at `before` `(R,)`."""
 
-    def start(self, runs: int, device: torch.device | None = None) -> Tensor:
+    def start(self, runs: int, device: Device = None) -> Array:
         """The state before the first step: a running scale `(R,)`, 0 while nothing was seen."""
-        return torch.zeros((runs,), dtype=torch.float64, device=device)
+        return zeros((runs,), "float64", device)
 
-    def follow(self, scale: Tensor, before: Tensor) -> Tensor:
+    def follow(self, scale: Array, before: Array) -> Array:
         """The state after seeing the start loss `before` `(R,)` of a step; `grant` is given this one."""
         return scale
 
@@ -54,10 +52,12 @@ class LogReduction(Reward):
         if not (math.isfinite(self.tiny) and self.tiny > 0):
             raise SettingError(f"LogReduction(tiny={self.tiny!r}): tiny must be positive and finite.")
 
-    def grant(self, scale: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    def grant(self, scale: Array, before: Array, after: Array) -> Array:
         """See `Reward.grant`."""
-        reward = torch.log(before + self.tiny).unsqueeze(1) - torch.log(after + self.tiny)
-        return reward.nan_to_num(nan=-self.bound).clamp(-self.bound, self.bound)
+        xp = namespace(after)
+        usable = xp.where(xp.isfinite(after) & (after >= 0), after, math.inf)
+        reward = xp.log(before + self.tiny)[:, None] - xp.log(usable + self.tiny)
+        return xp.clip(xp.nan_to_num(reward, nan=-self.bound), -self.bound, self.bound)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +77,17 @@ class RelativeReduction(Reward):
         if not 0 <= self.memory < 1:
             raise SettingError(f"RelativeReduction(memory={self.memory!r}): memory must be in [0, 1).")
 
-    def follow(self, scale: Tensor, before: Tensor) -> Tensor:
+    def follow(self, scale: Array, before: Array) -> Array:
         """See `Reward.follow`."""
-        size = before.abs()
-        return torch.where(scale == 0, size, self.memory * scale + (1 - self.memory) * size)
+        size = abs(before)
+        return namespace(size).where(scale == 0, size, self.memory * scale + (1 - self.memory) * size)
 
-    def grant(self, scale: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    def grant(self, scale: Array, before: Array, after: Array) -> Array:
         """See `Reward.grant`."""
-        usable = torch.where(after.isfinite(), after, math.inf)
-        reward = (before.unsqueeze(1) - usable) / scale.unsqueeze(1).clamp(min=1e-15)
-        return reward.nan_to_num(nan=-self.bound).clamp(-self.bound, self.bound)
+        xp = namespace(after)
+        usable = xp.where(xp.isfinite(after), after, math.inf)
+        reward = (before[:, None] - usable) / xp.clip(scale, 1e-15, None)[:, None]
+        return xp.clip(xp.nan_to_num(reward, nan=-self.bound), -self.bound, self.bound)
 
 
 def _check_bound(name: str, bound: float) -> None:

@@ -3,68 +3,67 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotswap import DiscountedUCB, SettingError
 from hotswap.bandits import BanditState
 
-
-def state(rewards: list[float], counts: list[float], step: int) -> BanditState:
-    return BanditState(
-        torch.tensor([rewards], dtype=torch.float64),
-        torch.tensor([counts], dtype=torch.float64),
-        torch.tensor([step]),
-    )
+Make = Any
 
 
-def test_index_by_hand() -> None:
+def made(array: Make, rewards: list[float], counts: list[float], step: int) -> BanditState:
+    return BanditState(array([rewards]) * 1.0, array([counts]) * 1.0, array([step]))
+
+
+def test_index_by_hand(array: Make) -> None:
     # n = 2 + 4 + 1 = 7, c = 2: means 0.5, -0.25, 0; widths sqrt(2 ln 7 / count)
-    index = DiscountedUCB(discount=0.9, exploration=2.0).index(state([1.0, -1.0, 0.0], [2.0, 4.0, 1.0], 9))
+    index = DiscountedUCB(discount=0.9, exploration=2.0).index(made(array, [1.0, -1.0, 0.0], [2.0, 4.0, 1.0], 9))
     assert index[0].tolist() == pytest.approx(
         [0.5 + 1.394958834179458, -0.25 + 0.986384851124376, 0.0 + 1.972769702248751], abs=1e-12
     )
 
 
-def test_the_proposal_discounts_first() -> None:
+def test_the_proposal_discounts_first(array: Make) -> None:
     bandit = DiscountedUCB(discount=0.5, exploration=0.0)
-    arm, after = bandit.propose(state([1.0, 3.0], [2.0, 3.0], 5))
+    arm, after = bandit.propose(made(array, [1.0, 3.0], [2.0, 3.0], 5))
     assert arm.tolist() == [1]
     assert after.rewards.tolist() == [[0.5, 1.5]]
     assert after.counts.tolist() == [[1.0, 1.5]]
     assert after.step.tolist() == [6]
 
 
-def test_the_sweep_starts_at_every_arm_but_the_last_and_discounts_nothing() -> None:
+def test_the_sweep_starts_at_every_arm_but_the_last_and_discounts_nothing(array: Make) -> None:
     bandit = DiscountedUCB()
-    now = bandit.start(1, 4)
+    now = bandit.start(1, 4, array.device)
     for t in range(3):
         arm, now = bandit.propose(now)
         assert arm.tolist() == [t]
-        now = bandit.observe(now, arm.unsqueeze(1), torch.ones(1, 1, dtype=torch.float64))
+        now = bandit.observe(now, arm[:, None], array([[1.0]]))
     assert now.counts.tolist() == [[1.0, 1.0, 1.0, 0.0]]
     arm, now = bandit.propose(now)
     assert arm.tolist() == [3]  # the sweep ends before the last arm, which is untried and so comes next
     assert now.counts.tolist() == [[0.99, 0.99, 0.99, 0.0]]
 
 
-def test_untried_arms_come_first_and_ties_go_to_the_larger_rate() -> None:
+def test_untried_arms_come_first_and_ties_go_to_the_larger_rate(array: Make) -> None:
     bandit = DiscountedUCB()
-    assert bandit.propose(state([5.0, 0.0, 0.0], [1.0, 0.0, 0.0], 9))[0].tolist() == [1]
-    assert bandit.propose(state([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], 9))[0].tolist() == [0]
+    assert bandit.propose(made(array, [5.0, 0.0, 0.0], [1.0, 0.0, 0.0], 9))[0].tolist() == [1]
+    assert bandit.propose(made(array, [1.0, 1.0, 1.0], [1.0, 1.0, 1.0], 9))[0].tolist() == [0]
 
 
-def test_strong_discounting_clamps_the_logarithm() -> None:
-    index = DiscountedUCB(exploration=1.0).index(state([0.1, 0.2], [0.25, 0.25], 9))  # n = 0.5, log(n) < 0
+def test_strong_discounting_clamps_the_logarithm(array: Make) -> None:
+    index = DiscountedUCB(exploration=1.0).index(made(array, [0.1, 0.2], [0.25, 0.25], 9))  # n = 0.5, log(n) < 0
     assert index[0].tolist() == [0.4, 0.8]
 
 
-def test_one_arm() -> None:
+def test_one_arm(array: Make) -> None:
     bandit = DiscountedUCB()
-    arm, now = bandit.propose(bandit.start(2, 1))
+    arm, now = bandit.propose(bandit.start(2, 1, array.device))
     assert arm.tolist() == [0, 0]
     assert now.step.tolist() == [1, 1]
 
@@ -79,7 +78,7 @@ def test_discount_one_is_ucb1(rewards: list[float], exploration: float, data: st
     """Auer's UCB1, mean + sqrt(c ln n / n_k), with c = 2 his choice; counts are whole numbers."""
     size = len(rewards)
     counts = data.draw(st.lists(st.integers(1, 50), min_size=size, max_size=size))
-    _, after = DiscountedUCB(1.0, exploration).propose(state(rewards, [float(c) for c in counts], 100))
+    _, after = DiscountedUCB(1.0, exploration).propose(made(np.asarray, rewards, [float(c) for c in counts], 100))
     assert after.rewards.tolist() == [rewards]
     index = DiscountedUCB(1.0, exploration).index(after)[0].tolist()
     n = sum(counts)
@@ -99,12 +98,12 @@ def test_statistics_stay_finite_for_long(losses: list[float], discount: float, e
     now = bandit.start(1, 3)
     for reward in losses * 5:
         arm, now = bandit.propose(now)
-        assert 0 <= int(arm) < 3
-        now = bandit.observe(now, arm.unsqueeze(1), torch.tensor([[reward]], dtype=torch.float64))
-    assert now.rewards.isfinite().all()
-    assert now.counts.isfinite().all()
-    assert now.means.isfinite().all()
-    assert not bandit.index(now).isnan().any()
+        assert 0 <= arm.item() < 3
+        now = bandit.observe(now, arm[:, None], np.array([[reward]]))
+    assert np.isfinite(now.rewards).all()
+    assert np.isfinite(now.counts).all()
+    assert np.isfinite(now.means).all()
+    assert not np.isnan(bandit.index(now)).any()
 
 
 @pytest.mark.parametrize("discount", [0.0, -0.1, 1.1, math.nan, math.inf])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,12 +21,12 @@ def walk_through(
     search: Search, losses: list[float], before: float, proposal: int = 0, row: int | None = None
 ) -> tuple[list[int], int]:
     """The arms a search tries when arm k gives `losses[k]`, and the one it takes."""
-    walk = search.begin(torch.tensor([proposal]), torch.tensor([before]), arms=len(losses), row=row)
+    walk = search.begin(np.array([proposal]), np.array([before]), arms=len(losses), row=row)
     tried = []
     while not walk.done:
-        tried.append(int(walk.arm))
-        walk = search.observe(walk, torch.tensor([losses[int(walk.arm)]], dtype=torch.float64))
-    return tried, int(search.choose(walk))
+        tried.append(walk.arm.item())
+        walk = search.observe(walk, np.array([losses[walk.arm.item()]]))
+    return tried, search.choose(walk).item()
 
 
 def test_every_public_search_is_here() -> None:
@@ -122,7 +123,7 @@ def test_many_runs_at_once_are_the_same_as_one_by_one(
     arms = len(table[0])
     proposals = data.draw(st.lists(st.integers(0, arms - 1), min_size=len(table), max_size=len(table)))
     losses = torch.tensor(table, dtype=torch.float64)
-    walk = search.begin(torch.tensor(proposals), torch.ones(len(table)), arms=arms)
+    walk = search.begin(torch.tensor(proposals), torch.ones(len(table), dtype=torch.float64), arms=arms)
     trips = 0
     while not walk.done.all():
         walk = search.observe(walk, losses.gather(1, walk.arm.unsqueeze(1)).squeeze(1))

@@ -8,8 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+from hotswap.arrays import Array, Device, arange_like, namespace, zeros
 
 __all__ = ["Bandit", "BanditState"]
 
@@ -17,17 +16,18 @@ __all__ = ["Bandit", "BanditState"]
 class BanditState(NamedTuple):
     """What a bandit remembers. float64: counts decay towards 0, and in float32 they would underflow."""
 
-    rewards: Tensor
+    rewards: Array
     """`(R, K)` float64: the (discounted) sum of the rewards of each arm."""
-    counts: Tensor
+    counts: Array
     """`(R, K)` float64: the (discounted) number of trials of each arm."""
-    step: Tensor
+    step: Array
     """`(R,)` int64: t, the number of proposals made."""
 
     @property
-    def means(self) -> Tensor:
+    def means(self) -> Array:
         """`(R, K)`: the mean reward of each arm, 0 where it was never tried."""
-        return torch.where(self.counts > 0, self.rewards / self.counts, 0.0)
+        tried = self.counts > 0
+        return namespace(tried).where(tried, self.rewards, 0.0) / namespace(tried).where(tried, self.counts, 1.0)
 
 
 class Bandit(ABC):
@@ -36,27 +36,32 @@ class Bandit(ABC):
     Nothing here waits for the device: no value is read back, so the same code runs inside a CUDA graph.
     """
 
-    def start(self, runs: int, arms: int, device: torch.device | None = None) -> BanditState:
-        """The state before the first step (Algorithm 2, lines 2 to 4)."""
-        zeros = torch.zeros((runs, arms), dtype=torch.float64, device=device)
-        return BanditState(zeros, zeros.clone(), torch.zeros((runs,), dtype=torch.int64, device=device))
+    def start(self, runs: int, arms: int, device: Device = None) -> BanditState:
+        """The state before the first step (Algorithm 2, lines 2 to 4): in NumPy, or on a torch device."""
+        return BanditState(
+            zeros((runs, arms), "float64", device),
+            zeros((runs, arms), "float64", device),
+            zeros((runs,), "int64", device),
+        )
 
     @abstractmethod
-    def propose(self, state: BanditState) -> tuple[Tensor, BanditState]:
+    def propose(self, state: BanditState) -> tuple[Array, BanditState]:
         """The arm `(R,)` to start from, and the state after proposing it."""
 
     @abstractmethod
-    def index(self, state: BanditState) -> Tensor:
+    def index(self, state: BanditState) -> Array:
         """What the policy would choose by, `(R, K)`: the largest is proposed next."""
 
-    def observe(self, state: BanditState, arm: Tensor, reward: Tensor, tried: Tensor | None = None) -> BanditState:
+    def observe(self, state: BanditState, arm: Array, reward: Array, tried: Array | None = None) -> BanditState:
         """The state after trials of `arm` `(R, T)` earned `reward` `(R, T)` (Algorithm 3, GrantReward).
 
         `tried` `(R, T)` marks the entries that happened; without it, all of them did.
         """
-        count = torch.ones_like(reward) if tried is None else tried.to(reward.dtype)
-        granted = reward if tried is None else torch.where(tried, reward, 0.0)
+        at_arm = arm[:, :, None] == arange_like(arm, state.counts.shape[1])  # (R, T, K)
+        if tried is not None:
+            at_arm = at_arm & tried[:, :, None]
+        granted = namespace(reward).where(at_arm, reward[:, :, None], 0.0)
         return state._replace(
-            rewards=state.rewards.scatter_add(1, arm, granted),
-            counts=state.counts.scatter_add(1, arm, count),
+            rewards=state.rewards + granted.sum(axis=1),
+            counts=state.counts + at_arm.sum(axis=1),
         )

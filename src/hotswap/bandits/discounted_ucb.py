@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from hotswap.arrays import Array, namespace
 from hotswap.bandits.base import Bandit, BanditState
 from hotswap.errors import SettingError
 
@@ -43,20 +41,23 @@ class DiscountedUCB(Bandit):
                 f"DiscountedUCB(exploration={self.exploration!r}): exploration must be finite and not negative."
             )
 
-    def propose(self, state: BanditState) -> tuple[Tensor, BanditState]:
+    def propose(self, state: BanditState) -> tuple[Array, BanditState]:
         """See `Bandit.propose`."""
+        xp = namespace(state.counts)
         sweeping = state.step < state.counts.shape[1] - 1
-        fresh = sweeping.unsqueeze(1)
         state = BanditState(
-            torch.where(fresh, state.rewards, self.discount * state.rewards),
-            torch.where(fresh, state.counts, self.discount * state.counts),
+            xp.where(sweeping[:, None], state.rewards, self.discount * state.rewards),
+            xp.where(sweeping[:, None], state.counts, self.discount * state.counts),
             state.step + 1,
         )
-        best = self.index(state).argmax(dim=1)  # the first of equals: ties go to the larger rate
-        return torch.where(sweeping, state.step - 1, best), state
+        best = self.index(state).argmax(axis=1)  # the first of equals: ties go to the larger rate
+        return xp.where(sweeping, state.step - 1, best), state
 
-    def index(self, state: BanditState) -> Tensor:
+    def index(self, state: BanditState) -> Array:
         """See `Bandit.index`."""
-        log_n = state.counts.sum(dim=1, keepdim=True).log().clamp(min=0.0)
-        ucb = state.rewards / state.counts + (self.exploration * log_n / state.counts).sqrt()
-        return torch.where(state.counts > 0, ucb, math.inf)
+        xp = namespace(state.counts)
+        tried = state.counts > 0
+        counts = xp.where(tried, state.counts, 1.0)
+        log_n = xp.log(xp.clip(state.counts.sum(axis=1, keepdims=True), 1.0, None))
+        ucb = state.rewards / counts + xp.sqrt(self.exploration * log_n / counts)
+        return xp.where(tried, ucb, math.inf)

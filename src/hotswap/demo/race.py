@@ -123,7 +123,7 @@ def _step(optimizer: torch.optim.Optimizer, network: torch.nn.Module, x: Tensor,
     loss = cross_entropy(network(x), y)
     torch.autograd.backward(loss)
     optimizer.step()
-    return float(loss)
+    return float(loss.detach())
 
 
 @torch.no_grad()

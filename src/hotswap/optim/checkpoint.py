@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
 
 from hotswap.arms import Arms
+from hotswap.arrays import Array
 from hotswap.bandits import BanditState
 from hotswap.errors import CheckpointError
 
@@ -24,7 +25,7 @@ class OwnState(NamedTuple):
     """What hot swapping adds to the base optimizer's state."""
 
     bandit: BanditState
-    reward_scale: Tensor
+    reward_scale: Array
     in_force: int
     initial_lr: float
 
@@ -35,8 +36,8 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
     entry = {
         "names": list(arms.names),
         "axes": [[list(v) if isinstance(v, tuple) else v for v in axis] for axis in arms.axes],
-        "bandit": {name: tensor.clone() for name, tensor in own.bandit._asdict().items()},
-        "reward_scale": own.reward_scale.clone(),
+        "bandit": {name: torch.from_numpy(array.copy()) for name, array in own.bandit._asdict().items()},
+        "reward_scale": torch.from_numpy(own.reward_scale.copy()),
         "in_force": own.in_force,
         "initial_lr": own.initial_lr,
     }
@@ -62,8 +63,8 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
         )
     plain_first = {name: value for name, value in first.items() if name != KEY}
     own = OwnState(
-        bandit=BanditState(**{name: tensor.clone().cpu() for name, tensor in entry["bandit"].items()}),
-        reward_scale=entry["reward_scale"].clone().cpu(),
+        bandit=BanditState(**{name: tensor.cpu().numpy().copy() for name, tensor in entry["bandit"].items()}),
+        reward_scale=entry["reward_scale"].cpu().numpy().copy(),
         in_force=int(entry["in_force"]),
         initial_lr=float(entry["initial_lr"]),
     )

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
-from hotswap.bandits import Bandit, DiscountedUCB
+from hotswap.arrays import Array
+from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.checkpoint import OwnState, pack, unpack
 from hotswap.optim.moves import move_for, with_values
@@ -133,7 +135,7 @@ class HotSwap(Optimizer):
         return start.loss
 
     def _search_and_move(self, start: _Start) -> None:
-        before = torch.tensor([start.to_beat], dtype=torch.float64)
+        before = np.array([start.to_beat])
         proposal, bandit_state = self.bandit.propose(self._bandit_state)
         walk = self.search.begin(proposal, before, arms=len(self.arms), row=self.arms.row)
         trials: list[tuple[int, float]] = []
@@ -141,11 +143,11 @@ class HotSwap(Optimizer):
         self._move.prepare()
         try:
             while not walk.done:
-                arm = int(walk.arm)
+                arm = walk.arm.item()
                 self._move.to(arm)
                 trials.append((arm, self._judge(start)))
-                walk = self.search.observe(walk, torch.tensor([trials[-1][1]], dtype=torch.float64))
-            chosen = int(self.search.choose(walk))
+                walk = self.search.observe(walk, np.array([trials[-1][1]]))
+            chosen = self.search.choose(walk).item()
         except BaseException:
             self._move.back()
             raise
@@ -159,7 +161,7 @@ class HotSwap(Optimizer):
             for parameter, gradient in gradients:  # a trial with a backward of its own leaves another one
                 parameter.grad = gradient
         self._learn(bandit_state, before, trials)
-        self._record(int(walk.start), chosen if chosen >= 0 else None, start, trials)
+        self._record(walk.start.item(), chosen if chosen >= 0 else None, start, trials)
 
     def _judge(self, start: _Start) -> float:
         if start.judge_needs_grad:
@@ -171,12 +173,13 @@ class HotSwap(Optimizer):
             _refuse_negative(loss, "a trial")
         return loss
 
-    def _learn(self, bandit_state: Any, before: Tensor, trials: list[tuple[int, float]]) -> None:
+    def _learn(self, bandit_state: BanditState, before: Array, trials: list[tuple[int, float]]) -> None:
         """Every arm tried is rewarded, not only the one taken."""
-        arms = torch.tensor([[arm for arm, _ in trials]])
-        losses = torch.tensor([[loss for _, loss in trials]], dtype=torch.float64)
-        self._reward_scale = self.reward.follow(self._reward_scale, before)
-        rewards = self.reward.grant(self._reward_scale, before, losses)
+        arms = np.array([[arm for arm, _ in trials]])
+        losses = np.array([[loss for _, loss in trials]])
+        with np.errstate(over="ignore"):  # what overflows is clipped
+            self._reward_scale = self.reward.follow(self._reward_scale, before)
+            rewards = self.reward.grant(self._reward_scale, before, losses)
         self._bandit_state = self.bandit.observe(bandit_state, arms, rewards)
 
     def _record(self, begun: int, arm: int | None, start: _Start, trials: list[tuple[int, float]]) -> None:

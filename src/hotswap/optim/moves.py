@@ -146,27 +146,31 @@ class Segment:
     origin: list[Tensor]
     terms: list[tuple[float, list[Tensor]]]
     scale: float
+    at_origin: bool
 
     def to(self, rate: float) -> None:
-        """One fused pass over the parameters for the first term, one more for each further one."""
-        (weight, directions), *others = self.terms
-        _add_into(self.parameters, self.origin, directions, -rate * self.scale * weight)
-        for weight, directions in others:
-            torch._foreach_add_(self.parameters, directions, alpha=-rate * self.scale * weight)
+        """One fused pass over the parameters for each term, and one before it to return to the origin."""
+        terms = [(-rate * self.scale * weight, directions) for weight, directions in self.terms]
+        if not self.at_origin and not _prefers_lists(self.parameters):
+            (factor, directions), *terms = terms
+            for target, start, direction in zip(self.parameters, self.origin, directions, strict=True):
+                torch.add(start, direction, alpha=factor, out=target)  # both passes in one
+        else:
+            self.back()
+        for factor, directions in terms:
+            torch._foreach_add_(self.parameters, directions, alpha=factor)
+        self.at_origin = False
+
+    def back(self) -> None:
+        """Return to the origin, bit for bit."""
+        if not self.at_origin:
+            torch._foreach_copy_(self.parameters, self.origin)
+            self.at_origin = True
 
 
-def _add_into(targets: list[Tensor], origin: list[Tensor], directions: list[Tensor], factor: float) -> None:
-    """`target ← origin + factor · direction`.
-
-    One tensor at a time reads and writes three times the parameters; two passes over the whole list read and write
-    five times as much but launch fewer kernels, which is what counts for many small tensors on a GPU.
-    """
-    if targets[0].is_cuda and sum(target.numel() for target in targets) < len(targets) << 16:
-        torch._foreach_copy_(targets, origin)
-        torch._foreach_add_(targets, directions, alpha=factor)
-        return
-    for target, start, direction in zip(targets, origin, directions, strict=True):
-        torch.add(start, direction, alpha=factor, out=target)
+def _prefers_lists(tensors: list[Tensor]) -> bool:
+    """Whether two passes over a list beat one pass per tensor: many small tensors on a GPU, where launches count."""
+    return tensors[0].is_cuda and sum(tensor.numel() for tensor in tensors) < len(tensors) << 20
 
 
 @dataclass
@@ -184,7 +188,7 @@ class Scaled(Move):
     def back(self) -> None:
         """See `Move.back`."""
         for segment in self._segments:
-            torch._foreach_copy_(segment.parameters, segment.origin)
+            segment.back()
 
     def forget(self) -> None:
         """See `Move.forget`."""
@@ -198,11 +202,12 @@ class GradientMove(Scaled):
     def prepare(self) -> None:
         """See `Move.prepare`."""
         segments = [(group, moving, self._save(moving)) for group, moving in self._moving()]
-        if any(group["momentum"] for group, _, _ in segments):
-            with with_values(self.base, {"lr": 0.0}, self.scale):  # moves nothing, advances the momentum
+        momentum = any(group["momentum"] for group, _, _ in segments)
+        if momentum:
+            with with_values(self.base, {"lr": 0.0}, self.scale):  # advances the momentum
                 self.base.step()
         self._segments = [
-            Segment(moving, origin, self._terms(group, moving, origin), self.scale(group))
+            Segment(moving, origin, self._terms(group, moving, origin), self.scale(group), at_origin=not momentum)
             for group, moving, origin in segments
         ]
 
@@ -247,7 +252,7 @@ class LinearMove(Scaled):
             terms = [(-1.0, room)]
             if group.get("weight_decay") and self._decouples(group):
                 terms.append((float(group["weight_decay"]), origin))
-            self._segments.append(Segment(moving, origin, terms, self.scale(group)))
+            self._segments.append(Segment(moving, origin, terms, self.scale(group), at_origin=False))
 
     def _decouples(self, group: Group) -> bool:
         return bool(group.get("decoupled_weight_decay")) or type(self.base) in DECOUPLED_BASES

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
+from hotswap.arrays import Array
 from hotswap.searches.base import Search, Walk
 
 __all__ = ["Backtracking"]
@@ -20,5 +19,5 @@ class Backtracking(Search):
     its prose describes `FirstDecrease`.
     """
 
-    def _seen_enough(self, walk: Walk, loss: Tensor) -> Tensor:
+    def _seen_enough(self, walk: Walk, loss: Array) -> Array:
         return walk.improved & (loss > walk.previous)

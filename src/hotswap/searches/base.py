@@ -1,4 +1,4 @@
-"""What every search is: frozen settings, and a state machine over `(R,)` tensors, one value per run.
+"""What every search is: frozen settings, and a state machine over `(R,)` arrays, one value per run.
 
     walk = search.begin(proposal, loss_before, arms=K)
     while not walk.done.all():
@@ -15,9 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-import torch
-from torch import Tensor
-
+from hotswap.arrays import Array, namespace
 from hotswap.errors import SettingError
 
 __all__ = ["Search", "Walk", "WhenStuck"]
@@ -28,27 +26,27 @@ WhenStuck = Literal["stay", "start", "smallest"]
 class Walk(NamedTuple):
     """One step's search so far. Losses are float64; a loss that is not finite counts as +∞."""
 
-    start: Tensor
+    start: Array
     """`(R,)` the arm the walk began at."""
-    last: Tensor
+    last: Array
     """`(R,)` the last arm it may try."""
-    arm: Tensor
+    arm: Array
     """`(R,)` the arm to try next."""
-    done: Tensor
+    done: Array
     """`(R,)` whether the walk has ended."""
-    loss_before: Tensor
+    loss_before: Array
     """`(R,)` f at the start point."""
-    first: Tensor
-    """`(R,)` the loss of the first trial."""
-    previous: Tensor
+    first: Array
+    """`(R,)` the loss of the first trial; f at the start point before it."""
+    previous: Array
     """`(R,)` the loss of the latest trial; f at the start point before the first."""
-    best: Tensor
+    best: Array
     """`(R,)` the arm of the lowest loss below `loss_before`; −1 while there is none."""
-    best_loss: Tensor
+    best_loss: Array
     """`(R,)` that loss; `loss_before` while there is none."""
 
     @property
-    def improved(self) -> Tensor:
+    def improved(self) -> Array:
         """`(R,)` whether some trial has beaten the start point."""
         return self.best_loss < self.loss_before
 
@@ -81,53 +79,53 @@ class Search(ABC):
             )
 
     @abstractmethod
-    def _seen_enough(self, walk: Walk, loss: Tensor) -> Tensor:
+    def _seen_enough(self, walk: Walk, loss: Array) -> Array:
         """`(R,)` whether the trial that gave `loss` is the last one; `walk` holds the best up to and with it."""
 
-    def begin(self, proposal: Tensor, loss_before: Tensor, *, arms: int, row: int | None = None) -> Walk:
-        """A walk from `proposal` `(R,)` among `arms` arms, or within rows of `row` of them."""
+    def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> Walk:
+        """A walk from `proposal` `(R,)` among `arms` arms, or within rows of `row` of them; losses are float64."""
+        xp = namespace(proposal)
         row = arms if row is None else row
         first_of_row = proposal // row * row
-        start = torch.maximum(proposal - self.headroom, first_of_row)
+        start = xp.maximum(proposal - self.headroom, first_of_row)
         last = first_of_row + (row - 1)
         if self.max_trials is not None:
-            last = torch.minimum(last, start + (self.max_trials - 1))
-        loss = loss_before.to(torch.float64)
+            last = xp.minimum(last, start + (self.max_trials - 1))
         return Walk(
             start=start,
             last=last,
             arm=start,
-            done=torch.zeros_like(start, dtype=torch.bool),
-            loss_before=loss,
-            first=torch.full_like(loss, math.nan),
-            previous=loss,
-            best=torch.full_like(start, -1),
-            best_loss=loss,
+            done=start != start,  # noqa: PLR0124  # false everywhere
+            loss_before=loss_before,
+            first=loss_before,
+            previous=loss_before,
+            best=xp.full_like(start, -1),
+            best_loss=loss_before,
         )
 
-    def observe(self, walk: Walk, loss: Tensor) -> Walk:
-        """The walk after the trial of `walk.arm` gave `loss` `(R,)`."""
-        loss = loss.to(torch.float64)
-        loss = torch.where(loss.isfinite() & ~walk.done, loss, math.inf)
-        is_first = walk.arm == walk.start
+    def observe(self, walk: Walk, loss: Array) -> Walk:
+        """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64."""
+        xp = namespace(loss)
+        loss = xp.where(xp.isfinite(loss) & ~walk.done, loss, math.inf)
         after = walk._replace(
-            first=torch.where(is_first, loss, walk.first),
-            best=torch.where(loss < walk.best_loss, walk.arm, walk.best),
-            best_loss=torch.minimum(walk.best_loss, loss),
+            first=xp.where(walk.arm == walk.start, loss, walk.first),
+            best=xp.where(loss < walk.best_loss, walk.arm, walk.best),
+            best_loss=xp.minimum(walk.best_loss, loss),
         )
         done = walk.done | self._seen_enough(after, loss) | (walk.arm >= walk.last)
         return after._replace(
             done=done,
-            arm=torch.where(done, walk.arm, walk.arm + 1),
-            previous=torch.where(walk.done, walk.previous, loss),
+            arm=walk.arm + ~done,
+            previous=xp.where(walk.done, walk.previous, loss),
         )
 
-    def choose(self, walk: Walk) -> Tensor:
+    def choose(self, walk: Walk) -> Array:
         """The arm `(R,)` a finished walk takes; −1 where the parameters stay as they are."""
         if self.when_stuck == "stay":
             return walk.best
         fallback, loss = (walk.start, walk.first) if self.when_stuck == "start" else (walk.arm, walk.previous)
-        return torch.where(walk.improved | ~loss.isfinite(), walk.best, fallback)
+        xp = namespace(loss)
+        return xp.where(walk.improved | ~xp.isfinite(loss), walk.best, fallback)
 
 
 def _is_whole(number: object) -> bool:
