@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -33,27 +32,26 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Wall-clock time of one call, from before it is issued until the device is done, averaged over `repeats`."""
-    total = 0.0
-    for _ in range(repeats):
-        synchronize(device)
-        began = time.perf_counter()
-        work()
-        synchronize(device)
-        total += time.perf_counter() - began
-    return total / repeats
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Wall-clock time of one call, from before it is issued until the device is done."""
+    synchronize(device)
+    began = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - began
 
 
-def side_by_side(
-    works: dict[str, Callable[[], object]], device: torch.device, *, rounds: int, repeats: int
-) -> dict[str, float]:
-    """The median over `rounds` of each one's time, taking turns, so that a slow spell of the machine hits all alike."""
-    taken: dict[str, list[float]] = {name: [] for name in works}
+def side_by_side(works: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
+    """The mean time of each over `rounds`, taking turns call by call.
+
+    Turns, so that a slow spell of the machine hits all alike, and so that nobody is measured with caches that only a
+    tight loop around one function would have.
+    """
+    taken = dict.fromkeys(works, 0.0)
     for _ in range(rounds):
         for name, work in works.items():
-            taken[name].append(seconds(work, device, repeats))
-    return {name: statistics.median(times) for name, times in taken.items()}
+            taken[name] += seconds(work, device)
+    return {name: total / rounds for name, total in taken.items()}
 
 
 class PeakMemory(TorchDispatchMode):

@@ -99,7 +99,7 @@ class Measured:
         return (self.forward_backward + self.trials * self.forward) / self.forward_backward
 
 
-def measure(case: Case, device: torch.device, rounds: int, repeats: int, warm_up: int) -> Measured:
+def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Measured:
     torch.manual_seed(0)
     plain, swapped = case.network().to(device), case.network().to(device)
     swapped.load_state_dict(plain.state_dict())
@@ -136,7 +136,7 @@ def measure(case: Case, device: torch.device, rounds: int, repeats: int, warm_up
         sgd_step()
     trials.clear()
     works = {"forward": forward, "forward_backward": forward_backward, "sgd": sgd_step, "hot": hot_step}
-    times = side_by_side(works, device, rounds=rounds, repeats=repeats)
+    times = side_by_side(works, device, rounds)
     return Measured(
         **times, trials=sum(trials) / len(trials), extra_sgd=extra_memory(case, device, adam=False),
         extra_adam=extra_memory(case, device, adam=True),
@@ -187,9 +187,9 @@ def main() -> None:
             table.add_column(column, justify="left" if column == "network" else "right")
         for case in CASES:
             small = "paper" in case.name or device.type == "cuda"
-            rounds, repeats = (3, 3) if options.quick else ((15, 20) if small else (5, 4))
+            rounds = 10 if options.quick else (300 if small else 25)
             with console.status(f"{device}: {case.name}"):
-                row = measure(case, device, rounds, repeats, warm_up=60 if small else 40)
+                row = measure(case, device, rounds, warm_up=60 if small else 40)
             table.add_row(
                 case.name,
                 *(f"{1e3 * t:.3f}" for t in (row.forward, row.forward_backward, row.sgd, row.hot)),

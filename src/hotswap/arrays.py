@@ -1,29 +1,56 @@
-"""One algorithm, two kinds of array: bandits, searches and rewards are written for both.
+"""One algorithm, written once: for the numbers of one run, and for arrays that hold many.
 
-An optimizer has one run and keeps its statistics in NumPy, whose calls on a handful of numbers cost a fraction of
-torch's; many runs at once keep theirs in tensors on their device. The two agree in more than they differ: the code uses
-operators, methods and functions that both have (torch accepts NumPy's `axis` and `keepdims`), through `namespace`.
+Bandits, searches and rewards use operators, methods and functions that Python's numbers, NumPy's arrays and torch's
+tensors share (torch accepts NumPy's `axis`), and reach the functions through `namespace`. An optimizer
+has one run: its walk is plain numbers and its statistics are NumPy, whose calls on a handful of values cost a fraction
+of torch's. Many runs at once are tensors on their device.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Device", "arange_like", "namespace", "zeros"]
+__all__ = ["Array", "Device", "arange_like", "bounded", "namespace", "zeros"]
 
 Array: TypeAlias = Any
-"""A NumPy array or a torch tensor. Shapes are in the docstrings: R runs, K arms, T trials."""
+"""A NumPy array, a torch tensor, or, for a single run, a number. Docstrings give shapes: R runs, K arms, T trials."""
 
 Device: TypeAlias = Any
 """Where arrays live: a torch device, or None for NumPy."""
 
 
+class Numbers:
+    """NumPy's functions, for plain numbers."""
+
+    isfinite = staticmethod(math.isfinite)
+    minimum = staticmethod(min)
+    maximum = staticmethod(max)
+
+    @staticmethod
+    def where(condition: bool, yes: Any, no: Any) -> Any:
+        """`yes` or `no`."""
+        return yes if condition else no
+
+    @staticmethod
+    def logical_not(condition: bool) -> bool:
+        """The opposite."""
+        return not condition
+
+    @staticmethod
+    def full_like(_: Any, value: Any) -> Any:
+        """The value."""
+        return value
+
+
 def namespace(array: Array) -> Any:
-    """The module whose functions fit the array: `numpy` or `torch`."""
-    return np if isinstance(array, np.ndarray) else sys.modules["torch"]
+    """What has the functions that fit the array: `numpy`, `torch`, or `Numbers`."""
+    if isinstance(array, np.ndarray):
+        return np
+    return Numbers if isinstance(array, (float, int)) else sys.modules["torch"]
 
 
 def zeros(shape: tuple[int, ...], kind: str, device: Device) -> Array:
@@ -39,3 +66,10 @@ def arange_like(array: Array, count: int) -> Array:
     if isinstance(array, np.ndarray):
         return np.arange(count)
     return sys.modules["torch"].arange(count, device=array.device)
+
+
+def bounded(array: Array, bound: float) -> Array:
+    """The values brought into ±bound; NaN becomes −bound."""
+    if isinstance(array, np.ndarray):
+        return np.fmin(np.fmax(array, -bound), bound)
+    return array.nan_to_num(nan=-bound).clamp(-bound, bound)

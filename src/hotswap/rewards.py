@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from hotswap.arrays import Array, Device, namespace, zeros
+from hotswap.arrays import Array, Device, bounded, namespace, zeros
 from hotswap.errors import SettingError
 
 __all__ = ["LogReduction", "RelativeReduction", "Reward"]
@@ -57,7 +57,7 @@ class LogReduction(Reward):
         xp = namespace(after)
         usable = xp.where(xp.isfinite(after) & (after >= 0), after, math.inf)
         reward = xp.log(before + self.tiny)[:, None] - xp.log(usable + self.tiny)
-        return xp.clip(xp.nan_to_num(reward, nan=-self.bound), -self.bound, self.bound)
+        return bounded(reward, self.bound)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class RelativeReduction(Reward):
         xp = namespace(after)
         usable = xp.where(xp.isfinite(after), after, math.inf)
         reward = (before[:, None] - usable) / xp.clip(scale, 1e-15, None)[:, None]
-        return xp.clip(xp.nan_to_num(reward, nan=-self.bound), -self.bound, self.bound)
+        return bounded(reward, self.bound)
 
 
 def _check_bound(name: str, bound: float) -> None:

@@ -20,13 +20,17 @@ SEARCHES = [Backtracking, FirstDecrease]
 def walk_through(
     search: Search, losses: list[float], before: float, proposal: int = 0, row: int | None = None
 ) -> tuple[list[int], int]:
-    """The arms a search tries when arm k gives `losses[k]`, and the one it takes."""
-    walk = search.begin(np.array([proposal]), np.array([before]), arms=len(losses), row=row)
+    """The arms a search tries when arm k gives `losses[k]`, and the one it takes: as numbers, as arrays, the same."""
+    number = search.begin(proposal, before, arms=len(losses), row=row)
+    array = search.begin(np.array([proposal]), np.array([before]), arms=len(losses), row=row)
     tried = []
-    while not walk.done:
-        tried.append(walk.arm.item())
-        walk = search.observe(walk, np.array([losses[walk.arm.item()]]))
-    return tried, search.choose(walk).item()
+    while not number.done:
+        tried.append(number.arm)
+        number = search.observe(number, losses[number.arm])
+        array = search.observe(array, np.array([losses[array.arm.item()]]))
+        assert [field.item() for field in array] == list(number)
+    assert search.choose(array).item() == search.choose(number)
+    return tried, search.choose(number)
 
 
 def test_every_public_search_is_here() -> None:

@@ -58,6 +58,7 @@ class DiscountedUCB(Bandit):
         xp = namespace(state.counts)
         tried = state.counts > 0
         counts = xp.where(tried, state.counts, 1.0)
-        log_n = xp.log(xp.clip(state.counts.sum(axis=1, keepdims=True), 1.0, None))
+        n = state.counts.sum(axis=1)[:, None]
+        log_n = xp.log(xp.where(n > 1, n, 1.0))
         ucb = state.rewards / counts + xp.sqrt(self.exploration * log_n / counts)
         return xp.where(tried, ucb, math.inf)

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
-from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.checkpoint import OwnState, pack, unpack
@@ -135,19 +134,17 @@ class HotSwap(Optimizer):
         return start.loss
 
     def _search_and_move(self, start: _Start) -> None:
-        before = np.array([start.to_beat])
         proposal, bandit_state = self.bandit.propose(self._bandit_state)
-        walk = self.search.begin(proposal, before, arms=len(self.arms), row=self.arms.row)
+        walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
         trials: list[tuple[int, float]] = []
-        gradients = [(p, p.grad) for group in self.param_groups for p in group["params"]]
+        gradients = self._gradients() if start.judge_needs_grad else []
         self._move.prepare()
         try:
             while not walk.done:
-                arm = walk.arm.item()
-                self._move.to(arm)
-                trials.append((arm, self._judge(start)))
-                walk = self.search.observe(walk, np.array([trials[-1][1]]))
-            chosen = self.search.choose(walk).item()
+                self._move.to(walk.arm)
+                trials.append((walk.arm, self._judge(start)))
+                walk = self.search.observe(walk, trials[-1][1])
+            chosen = self.search.choose(walk)
         except BaseException:
             self._move.back()
             raise
@@ -158,23 +155,26 @@ class HotSwap(Optimizer):
                 self._move.to(chosen)
         finally:
             self._move.forget()
-            for parameter, gradient in gradients:  # a trial with a backward of its own leaves another one
-                parameter.grad = gradient
-        self._learn(bandit_state, before, trials)
-        self._record(walk.start.item(), chosen if chosen >= 0 else None, start, trials)
+            for parameter, gradient in gradients:
+                parameter.grad = gradient  # that of the start point, not what a closure's own backward left
+        self._learn(bandit_state, start.to_beat, trials)
+        self._record(walk.start, chosen if chosen >= 0 else None, start, trials)
 
     def _judge(self, start: _Start) -> float:
         if start.judge_needs_grad:
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    parameter.grad = None  # out of the way of the closure's own zero_grad and backward
+            for parameter, _ in self._gradients():
+                parameter.grad = None  # out of the way of the closure's own zero_grad and backward
         loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
             _refuse_negative(loss, "a trial")
         return loss
 
-    def _learn(self, bandit_state: BanditState, before: Array, trials: list[tuple[int, float]]) -> None:
+    def _gradients(self) -> list[tuple[Tensor, Tensor | None]]:
+        return [(parameter, parameter.grad) for group in self.param_groups for parameter in group["params"]]
+
+    def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> None:
         """Every arm tried is rewarded, not only the one taken."""
+        before = np.array([to_beat])
         arms = np.array([[arm for arm, _ in trials]])
         losses = np.array([[loss for _, loss in trials]])
         with np.errstate(over="ignore"):  # what overflows is clipped
@@ -215,7 +215,7 @@ class HotSwap(Optimizer):
     # --- the start point ----------------------------------------------------------------------------------------------
 
     def _start_point(self, closure: Closure | None, trial_closure: Closure | None, loss: object) -> _Start:
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        parameters = [parameter for parameter, _ in self._gradients()]
         if closure is None:
             assert trial_closure is not None  # the caller has checked
             return self._start_from_gradients(parameters, trial_closure, loss)

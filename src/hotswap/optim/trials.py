@@ -60,12 +60,16 @@ def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor]) -> Gradien
 
 
 def evaluate_trial(closure: Closure, *, with_grad: bool = False) -> float:
-    """The closure's loss at the parameters as they are. `with_grad`: the closure insists on its own backward."""
+    """The closure's loss at the parameters as they are, called where gradients are disabled.
+
+    `with_grad`: the closure insists on its own backward, so they are enabled for it.
+    """
     token = _in_trial.set(True)
     try:
-        with torch.set_grad_enabled(with_grad):
-            loss, _ = _unpack(closure())
-        return loss.item()
+        if with_grad:
+            with torch.enable_grad():
+                return _unpack(closure())[0].item()
+        return _unpack(closure())[0].item()
     finally:
         _in_trial.reset(token)
 

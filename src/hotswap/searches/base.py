@@ -106,7 +106,7 @@ class Search(ABC):
     def observe(self, walk: Walk, loss: Array) -> Walk:
         """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64."""
         xp = namespace(loss)
-        loss = xp.where(xp.isfinite(loss) & ~walk.done, loss, math.inf)
+        loss = xp.where(xp.isfinite(loss) & xp.logical_not(walk.done), loss, math.inf)
         after = walk._replace(
             first=xp.where(walk.arm == walk.start, loss, walk.first),
             best=xp.where(loss < walk.best_loss, walk.arm, walk.best),
@@ -115,7 +115,7 @@ class Search(ABC):
         done = walk.done | self._seen_enough(after, loss) | (walk.arm >= walk.last)
         return after._replace(
             done=done,
-            arm=walk.arm + ~done,
+            arm=xp.where(done, walk.arm, walk.arm + 1),
             previous=xp.where(walk.done, walk.previous, loss),
         )
 
@@ -125,7 +125,7 @@ class Search(ABC):
             return walk.best
         fallback, loss = (walk.start, walk.first) if self.when_stuck == "start" else (walk.arm, walk.previous)
         xp = namespace(loss)
-        return xp.where(walk.improved | ~xp.isfinite(loss), walk.best, fallback)
+        return xp.where(walk.improved | xp.logical_not(xp.isfinite(loss)), walk.best, fallback)
 
 
 def _is_whole(number: object) -> bool:
