@@ -72,7 +72,8 @@ def test_the_demo_falls_back_to_digits_says_so_and_draws(offline: None, tmp_path
     assert "Falling back to scikit-learn's 8x8 digits" in done.output
     assert "HotSwapSGD, headroom 1" in done.output
     assert (tmp_path / "hot-swapping.png").read_bytes().startswith(PNG)
-    assert [path.name for path in tmp_path.iterdir()] == ["hot-swapping.png"]
+    assert "| HotSwapSGD | " in (tmp_path / "results.md").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hot-swapping.png", "results.md"]
 
 
 def test_the_demo_gives_everyone_the_same_start(offline: None) -> None:

@@ -92,7 +92,7 @@ def test_a_kill_while_writing_leaves_the_old_file_or_none(
     assert (packed.read_bytes() if packed.exists() else None) == before
 
     # The part it left is nobody's file, is not removed while it might still be written, and is removed later.
-    (part,) = tmp_path.glob(".pictures.*.part")
+    (part,) = tmp_path.glob(".pictures.gz.*")
     cache = Cache(tmp_path)
     cache.keep(files[0], b"new")
     assert part.exists()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hotswap._version import __version__
 from hotswap.cli.console import err, need, out, say
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    epochs: Annotated[int, typer.Option(help="Passes over the training images, for each optimizer.", min=1)] = 8,
+    epochs: Annotated[int, typer.Option(help="Passes over the training images, for each optimizer.", min=1)] = 10,
     batch_size: Annotated[int, typer.Option(help="Images per minibatch.", min=1)] = 64,
     seed: Annotated[int, typer.Option(help="Decides the weights and the order of the images.")] = 0,
     out_dir: Annotated[Path, typer.Option("--out", help="Where the figure goes.", metavar="DIR")] = Path("demo"),
@@ -33,6 +36,7 @@ def demo(
     need("matplotlib", "The demo draws a figure")
     from hotswap.demo import DemoSettings, contenders, load_data
     from hotswap.demo.figure import draw, save
+    from hotswap.files import write_text
 
     settings = DemoSettings(epochs=epochs, batch_size=batch_size, seed=seed)
     try:
@@ -43,10 +47,11 @@ def demo(
     except KeyboardInterrupt:
         err.print("Stopped; no figure was written.")
         raise typer.Exit(130) from None
-    _print_outcomes(outcomes)
-    path = out_dir / "hot-swapping.png"
-    save(draw(outcomes, f"{data.name}, batch size {batch_size}, seed {seed}"), path)
-    out.print(f"The figure is in [bold]{path}[/].")
+    rows = [_row(outcome) for outcome in outcomes]
+    out.print(_table(rows, f"After {epochs} epochs"))
+    save(draw(outcomes, f"{data.name}, batch size {batch_size}, seed {seed}"), out_dir / "hot-swapping.png")
+    write_text(out_dir / "results.md", _markdown(rows, data, settings))
+    out.print(f"The figure and the table are in [bold]{out_dir}[/]: hot-swapping.png, results.md")
 
 
 def _train(contender: Contender, data: Dataset, settings: DemoSettings) -> Outcome:
@@ -72,20 +77,35 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings) -> Outco
     return outcome
 
 
-def _print_outcomes(outcomes: list[Outcome]) -> None:
-    table = Table(title=f"After {len(outcomes[0].train_losses)} epochs")
-    table.add_column("optimizer", no_wrap=True)
-    for column in ("train loss", "test error", "seconds", "trials/step", "median rate"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for outcome in outcomes:
-        moved = sorted(rate for rate in outcome.rates if rate > 0)
-        table.add_row(
-            outcome.name,
-            f"{outcome.train_losses[-1]:.4f}",
-            f"{100 * outcome.test_errors[-1]:.2f} %",
-            f"{outcome.seconds:.0f}",
-            f"{outcome.trials / len(outcome.rates):.2f}" if outcome.swaps else "",
-            f"{moved[len(moved) // 2]:.3g}" if moved else "",
-            style="bold" if outcome.swaps else None,
-        )
-    out.print(table)
+HEADINGS = ("optimizer", "train loss", "test error", "seconds", "trials per step", "median rate")
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    moved = sorted(rate for rate in outcome.rates if rate > 0)
+    return (
+        outcome.name,
+        f"{outcome.train_losses[-1]:.4g}",
+        f"{100 * outcome.test_errors[-1]:.2f} %",
+        f"{outcome.seconds:.0f}",
+        f"{outcome.trials / len(outcome.rates):.2f}" if outcome.swaps else "",
+        f"{moved[len(moved) // 2]:.3g}" if moved else "",
+    )
+
+
+def _table(rows: list[tuple[str, ...]], title: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*row, style="bold" if row[-1] else None)
+    return table
+
+
+def _markdown(rows: list[tuple[str, ...]], data: Dataset, settings: DemoSettings) -> str:
+    import torch
+
+    lines = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1)), *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    ran = f"{data.name}, {settings.epochs} epochs, batch size {settings.batch_size}, seed {settings.seed}"
+    on = f"torch {torch.__version__}, CPU with {torch.get_num_threads()} threads, {date.today()}"
+    return f"{table}\n\n{ran}; hotswap {__version__}, {on}\n"

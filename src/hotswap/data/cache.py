@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
 import sys
 import time
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotswap.data.sources import Folder, RawFile
+from hotswap.files import replacing
 
 __all__ = ["Cache", "cache_folder"]
 
@@ -53,34 +53,23 @@ class Cache(Folder):
     def keep(self, file: RawFile, raw: bytes) -> None:
         """Write a copy, replacing any that is there.
 
-        The bytes go to a file of another name in the same folder, reach the disk, and only then take the real
-        name, which is one indivisible act. Processes that keep the same file at the same time write to
-        different names, and whoever is last replaces equal bytes by equal bytes.
+        Processes that keep the same file at the same time write to different temporary files, and whoever is last
+        replaces equal bytes by equal bytes.
 
         Raises:
             OSError: The folder cannot be written. Nothing is left behind.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         self._sweep(file)
-        part = self.path / f".{file.name}.{secrets.token_hex(8)}.part"
-        try:
-            with part.open("xb") as stream:
-                # With the time left out, equal contents are equal files.
-                stream.write(gzip.compress(raw, compresslevel=6, mtime=0))
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(part, self._packed(file))
-        except BaseException:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
+        with replacing(self._packed(file)) as part:
+            part.write_bytes(gzip.compress(raw, compresslevel=6, mtime=0))  # without the time, equal contents are equal
 
     def _packed(self, file: RawFile) -> Path:
         return self.path / f"{file.name}.gz"
 
     def _sweep(self, file: RawFile) -> None:
         """Remove what a killed process left behind: parts too old to be still written by anyone."""
-        for part in self.path.glob(f".{file.name}.*.part"):
+        for part in self.path.glob(f".{file.name}.gz.*"):
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > _HOUR:
                     part.unlink()

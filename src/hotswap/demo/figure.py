@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hotswap.demo.race import Outcome
+from hotswap.files import replacing
 
 __all__ = ["draw", "save"]
 
@@ -53,16 +52,8 @@ def draw(outcomes: Sequence[Outcome], title: str) -> Figure:
 
 def save(figure: Figure, path: Path) -> None:
     """Write the figure whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=path.suffix)
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         figure.savefig(temporary, dpi=150)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _looks(outcomes: Sequence[Outcome]) -> list[tuple[str, str, float]]:
@@ -81,8 +72,8 @@ def _looks(outcomes: Sequence[Outcome]) -> list[tuple[str, str, float]]:
 
 
 def _rates(axes: Axes, outcome: Outcome, colour: str) -> None:
-    """Quantiles of the rates over windows of a twentieth of the run; steps that did not move are left out."""
-    pieces = np.array_split(np.array(outcome.rates), 20 * max(1, len(outcome.train_losses) // 4))
+    """Quantiles of the rates over quarters of an epoch; steps that did not move are left out."""
+    pieces = np.array_split(np.array(outcome.rates), 4 * len(outcome.train_losses))
     moved = [piece[piece > 0] for piece in pieces]
     places = np.linspace(0, len(outcome.train_losses), len(moved), endpoint=False)
     kept = [

@@ -28,7 +28,7 @@ TRAIN_IMAGES = 50_000  # the paper trains on the first 50,000
 class DemoSettings:
     """What the demo runs."""
 
-    epochs: int = 8
+    epochs: int = 10
     batch_size: int = 64
     seed: int = 0
     rates: tuple[float, ...] = (10.0, 1.0, 0.1, 0.01)
