@@ -101,6 +101,14 @@ def test_the_loop_measures_the_gradient() -> None:
     assert [p.gradient_norm() for p in loop] == [10.0]
 
 
+def test_the_loop_goes_on_until_the_gradient_is_small() -> None:
+    parameter, optimizer = bowl()
+    loop = train_until(gradient_norm_below(1.0), optimizer, lambda b: parameter.square().sum(), range(100))
+    norms = [p.gradient_norm() for p in loop]
+    assert norms[0] == 10.0
+    assert norms[-1] < 1.0 <= min(norms[:-1])
+
+
 def test_the_loop_counts_steps_that_do_not_move() -> None:
     parameter = nn.Parameter(torch.tensor([1.0]))
     optimizer = HotSwapSGD([parameter], lr=[100.0, 50.0])

@@ -13,19 +13,42 @@ import hotswap
 def test_exactly_these_names_are_public() -> None:
     assert sorted(hotswap.__all__) == hotswap.__all__
     assert set(hotswap.__all__) == set(hotswap._HOME) | {"__version__"}
-    assert {
-        "HotSwap",
-        "HotSwapSGD",
-        "log_grid",
-        "DiscountedUCB",
+    assert hotswap.__all__ == [
+        "Arms",
         "Backtracking",
+        "Bandit",
+        "CheckpointError",
+        "ClosureError",
+        "DataError",
+        "DiscountedUCB",
         "FirstDecrease",
+        "HotSwap",
         "HotSwapError",
+        "HotSwapSGD",
+        "HotSwapWarning",
+        "LogReduction",
+        "LossError",
+        "RelativeReduction",
+        "Reward",
+        "Search",
+        "SettingError",
+        "StepRecord",
+        "StudyError",
+        "UnitTaken",
+        "UnsupportedError",
+        "__version__",
         "in_trial",
-    } <= set(hotswap.__all__)
+        "log_grid",
+        "train_until",
+    ]
     for name in hotswap.__all__:
         assert getattr(hotswap, name) is not None
     assert dir(hotswap) == sorted(hotswap.__all__)
+
+
+def test_rooms_are_reached_without_importing_them() -> None:
+    code = "import hotswap; hotswap.convergence.steps(3); hotswap.errors.SettingError; hotswap.data.load"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_name_that_is_not_there() -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         HotSwapError,
         LossError,
         SettingError,
+        StudyError,
+        UnitTaken,
         UnsupportedError,
     )
     from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, in_trial
@@ -52,6 +54,8 @@ _HOME = {
     "Search": "searches",
     "SettingError": "errors",
     "StepRecord": "optim",
+    "StudyError": "errors",
+    "UnitTaken": "errors",
     "UnsupportedError": "errors",
     "in_trial": "optim",
     "log_grid": "arms",
@@ -78,6 +82,8 @@ __all__ = [
     "Search",
     "SettingError",
     "StepRecord",
+    "StudyError",
+    "UnitTaken",
     "UnsupportedError",
     "__version__",
     "in_trial",
@@ -86,7 +92,12 @@ __all__ = [
 ]
 
 
+_ROOMS = ("arms", "bandits", "convergence", "data", "errors", "networks", "optim", "rewards", "searches", "studies")
+
+
 def __getattr__(name: str) -> object:
+    if name in _ROOMS:
+        return import_module(f"hotswap.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'hotswap' has no attribute {name!r}")
     value = getattr(import_module(f"hotswap.{_HOME[name]}"), name)

@@ -171,6 +171,8 @@ def train_until(
 
 def _gradient_norm(optimizer: Stepper) -> float:
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    if not gradients:
+        return math.nan  # before the first step: not known, so not small
     return math.sqrt(sum(float(gradient.detach().double().square().sum()) for gradient in gradients))
 
 

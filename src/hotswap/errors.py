@@ -6,7 +6,9 @@
     │   └── LossError       (RuntimeError)  a loss that cannot be used: not finite at the start point, or negative
     ├── UnsupportedError    (RuntimeError)  a combination that would be silently wrong, so it is refused
     ├── CheckpointError     (ValueError)    a state that does not belong to this optimizer
-    └── DataError           (RuntimeError)  a data set that cannot be had, or whose bytes are not the right ones
+    ├── DataError           (RuntimeError)  a data set that cannot be had, or whose bytes are not the right ones
+    └── StudyError          (RuntimeError)  a study's folder or tables that cannot be used, or that disagree
+        └── UnitTaken       (RuntimeError)  a unit of a study that another process is training
 
 Each message is one sentence on what is wrong and where, and one on what to do about it.
 """
@@ -20,6 +22,8 @@ __all__ = [
     "HotSwapError",
     "LossError",
     "SettingError",
+    "StudyError",
+    "UnitTaken",
     "UnsupportedError",
 ]
 
@@ -50,3 +54,20 @@ class CheckpointError(HotSwapError, ValueError):
 
 class DataError(HotSwapError, RuntimeError):
     """A data set cannot be reached, or what arrived is not what it should be."""
+
+
+class StudyError(HotSwapError, RuntimeError):
+    """A study's folder cannot be used as asked, or what is to be merged into it contradicts it."""
+
+
+class UnitTaken(StudyError):  # noqa: N818 (an everyday outcome of asking, not a failure)
+    """Another process is training this unit; `pid` is its process, or None where that is not known yet."""
+
+    def __init__(self, unit: str, pid: int | None) -> None:
+        self.unit = unit
+        self.pid = pid
+        super().__init__(f"Unit {unit} is being trained by {f'process {pid}' if pid else 'another process'}.")
+
+    def __reduce__(self) -> tuple[type[UnitTaken], tuple[str, int | None]]:
+        """Travel between processes whole: an exception is otherwise rebuilt from its sentence alone."""
+        return type(self), (self.unit, self.pid)

@@ -93,7 +93,7 @@ class Ducb:
         log_n = max(math.log(n), 0.0) if n > 0 else 0.0
         ucbs = np.full(len(self.alphas), math.inf)
         for k in range(len(self.alphas)):
-            if self.counts[k] > 0:
+            if self.counts[k] > 1e-290:  # below that, what is left of the sums is rounding: as good as untried
                 mean = self.rewards[k] / self.counts[k]
                 ucbs[k] = mean + math.sqrt(self.explore_const * log_n / self.counts[k])
         return ucbs

@@ -87,6 +87,20 @@ def test_discount_one_is_ucb1(rewards: list[float], exploration: float, data: st
     )
 
 
+def test_what_is_long_forgotten_is_untried_again() -> None:
+    """0.99 to the power of 80,000 is no number any more; what is left must not pass for a mean."""
+    bandit = DiscountedUCB(exploration=0.0)
+    now = made(np.asarray, [-100.0, 0.5], [1.0, 1.0], 9)
+    again = 0
+    for _ in range(80_000):
+        arm, now = bandit.propose(now)
+        reward = np.array([[0.5]]) if arm.item() else np.array([[-100.0]])
+        again += arm.item() == 0
+        now = bandit.observe(now, arm[:, None], reward)
+        assert now.means[0, 0] in (0.0, pytest.approx(-100.0, rel=1e-6))
+    assert again == 1
+
+
 @given(
     losses=st.lists(st.floats(-100, 100), min_size=1, max_size=40),
     discount=st.floats(1e-3, 1.0),

@@ -22,6 +22,10 @@ BATCH = batches(1)[0]
     ("arguments", "message"),
     [
         ({"params": []}, "there are no parameters; pass model.parameters()"),
+        ({"params": [{"params": []}]}, "there are no parameters; pass model.parameters()"),
+        ({"bandit": "ucb"}, r"bandit must be a hotswap\.Bandit object"),
+        ({"search": 3}, r"search must be a hotswap\.Search object"),
+        ({"reward": 3}, r"reward must be a hotswap\.Reward object"),
         ({"lr": []}, "lr has no values"),
         ({"lr": [0.1, 0.1]}, "duplicate values"),
         ({"lr": [0.1, 0.0]}, "must be positive"),
@@ -91,6 +95,7 @@ def test_the_alternative_reward_takes_negative_losses() -> None:
         ({"trial_closure": lambda: 1.0}, "needs the loss at the start point"),
         ({"trial_closure": lambda: 1.0, "loss": 1.0}, r"no parameter has one in \.grad"),
         ({"loss": 1.0}, "without a trial_closure"),
+        ({"closure": lambda: 1.0, "loss": 1.0}, "without a trial_closure"),
         ({"trial_closure": lambda: 1.0, "loss": "x"}, r"step\(loss=\.\.\.\) must be a scalar tensor"),
     ],
 )

@@ -20,6 +20,8 @@ BASES: dict[str, Build] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.7),
     "sgd momentum": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.9, dampening=0.1, weight_decay=0.01),
     "sgd nesterov": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.8, nesterov=True, weight_decay=0.01),
+    "sgd nesterov foreach": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.8, nesterov=True, foreach=True),
+    "sgd nesterov fused": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.8, nesterov=True, fused=True),
     "sgd decay": lambda p: torch.optim.SGD(p, lr=0.7, weight_decay=0.1),
     "adam": torch.optim.Adam,
     "adam decay": lambda p: torch.optim.Adam(p, weight_decay=0.1, amsgrad=True),
@@ -42,9 +44,7 @@ FEW = {"lr": log_grid(1.0, 1e-4, 9)}
 
 
 def run(build: Build, steps: int, net: nn.Module, forced: type | None = None) -> tuple[HotSwap, list[Any]]:
-    optimizer = HotSwap(build(list(net.parameters())), FEW)
-    if forced is Exact:
-        optimizer._move = Exact(optimizer.base, optimizer.arms, optimizer._scale)
+    optimizer = HotSwap(build(list(net.parameters())), FEW, linear=False if forced is Exact else None)
     records = []
     for batch in batches(steps, dtype=D):
         optimizer.step(loss_of(net, batch))
@@ -96,9 +96,9 @@ def test_muon() -> None:
 
     fast, slow = model(), model()
     quick = HotSwap(build(list(fast.parameters())), FEW)
-    exact = HotSwap(build(list(slow.parameters())), FEW)
-    exact._move = Exact(exact.base, exact.arms, exact._scale)
+    exact = HotSwap(build(list(slow.parameters())), FEW, linear=False)
     assert type(quick._move) is LinearMove
+    assert type(exact._move) is Exact
     for batch in batches(5):
         quick.step(loss_of(fast, batch))
         exact.step(loss_of(slow, batch))
@@ -106,11 +106,12 @@ def test_muon() -> None:
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)  # Newton-Schulz runs in bfloat16
 
 
+@pytest.mark.parametrize("linear", [None, False], ids=["fast", "exact"])
 @pytest.mark.parametrize("name", BASES)
-def test_the_base_state_advances_exactly_once_per_step(name: str) -> None:
+def test_the_base_state_advances_exactly_once_per_step(name: str, linear: bool | None) -> None:
     """Its state after n steps is that of a plain base which saw the same gradients, moves or no moves."""
     net, twin = model(dtype=D), model(dtype=D)
-    hot = HotSwap(BASES[name](list(net.parameters())), {"lr": [50.0, 1e-3]})
+    hot = HotSwap(BASES[name](list(net.parameters())), {"lr": [50.0, 1e-3]}, linear=linear)
     plain = BASES[name](list(twin.parameters()))
     moved = []
     for batch in batches(25, dtype=D):
@@ -214,6 +215,44 @@ def test_sgd_is_hotswap_around_torchs_sgd() -> None:
         b.step(loss_of(theirs, batch))
         assert a.last_step == b.last_step
     assert same(weights(ours), weights(theirs))
+
+
+def test_a_hot_swapped_base_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="HotSwap cannot wrap another HotSwap"):
+        HotSwap(HotSwapSGD(model().parameters()))
+
+
+class NoRate(torch.optim.Optimizer):
+    """Has a size, and no lr."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"size": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad.sign(), alpha=group["size"])
+
+
+def test_a_base_without_a_rate() -> None:
+    net = model()
+    optimizer = HotSwap(NoRate(net.parameters()), {"size": [0.1, 0.01]})
+    for batch in batches(40):
+        optimizer.step(loss_of(net, batch))
+    assert loss_of(net, batches(1)[0])().item() < 0.9
+    assert optimizer.param_groups[0]["size"] == 0.1
+
+
+def test_a_walk_stays_with_its_setting() -> None:
+    """Arms over lr and momentum: a trial list never crosses from one momentum to the other."""
+    net = model()
+    optimizer = HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), {"lr": [1e6, 1e5, 1e4], "momentum": [0.9, 0.0]})
+    for batch in batches(12):
+        optimizer.step(loss_of(net, batch))
+        record = optimizer.last_step
+        assert record is not None
+        assert len({optimizer.arms.values(arm)["momentum"] for arm, _ in record.trials}) == 1
 
 
 def test_a_given_base_must_be_an_optimizer() -> None:

@@ -87,11 +87,50 @@ def test_a_scheduler_survives_a_deepcopy() -> None:
     assert "step" not in vars(twin)  # not the scheduler's wrapper around the original's step
 
 
+def test_the_scale_of_the_rates_is_part_of_the_state() -> None:
+    net = model()
+    optimizer = HotSwap(torch.optim.SGD(net.parameters(), lr=0.5), {"lr": [0.1]})
+    other = HotSwap(torch.optim.SGD(net.parameters(), lr=0.25), {"lr": [0.1]})
+    other.load_state_dict(optimizer.state_dict())
+    other.step(loss_of(net, batches(1)[0]))
+    assert other.last_step.values["lr"] == pytest.approx(0.1)  # type: ignore[union-attr]
+
+
+def test_hooks_see_the_whole_state() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    seen: list[bool] = []
+    optimizer.register_state_dict_post_hook(lambda _, state: seen.append("hotswap" in state["param_groups"][0]))
+    optimizer.register_load_state_dict_pre_hook(lambda _, state: state["inner"])
+    optimizer.load_state_dict({"inner": optimizer.state_dict()})
+    assert seen == [True]
+
+
+def test_loading_into_the_base_is_loading_into_both() -> None:
+    net = model()
+    plain = torch.optim.Adam(net.parameters())
+    loss_of(net, batches(1)[0])().backward()
+    plain.step()
+    optimizer = HotSwap(torch.optim.Adam(net.parameters()))
+    optimizer.base.load_state_dict(plain.state_dict())
+    assert optimizer.param_groups is optimizer.base.param_groups
+    assert len(optimizer.state_dict()["state"]) == 4
+
+
+def test_a_damaged_entry_is_said_to_be_one() -> None:
+    optimizer = HotSwapSGD(model().parameters())
+    state = optimizer.state_dict()
+    del state["param_groups"][0]["hotswap"]["in_force"]
+    with pytest.raises(CheckpointError, match="is damaged: its entry 'hotswap' lacks in_force"):
+        optimizer.load_state_dict(state)
+
+
 def test_a_saved_state_does_not_change_afterwards() -> None:
     net = model()
     optimizer = HotSwapSGD(net.parameters())
     train(net, optimizer, batches(40))
     saved = optimizer.state_dict()
+    optimizer._bandit_state.counts[:] += 1  # even if it is changed in place
     counts = saved["param_groups"][0]["hotswap"]["bandit"]["counts"].clone()
     train(net, optimizer, batches(10))
     assert torch.equal(saved["param_groups"][0]["hotswap"]["bandit"]["counts"], counts)

@@ -64,7 +64,7 @@ def _schedule(kind: str, optimizer: torch.optim.Optimizer) -> torch.optim.lr_sch
 
 def test_a_scale_of_zero_moves_and_teaches_nothing() -> None:
     net = model()
-    optimizer = HotSwapSGD(net.parameters())
+    optimizer = HotSwapSGD(net.parameters(), momentum=0.9)
     before = weights(net)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: float(t > 0))
     loss = optimizer.step(loss_of(net, batches(1)[0]))
@@ -73,6 +73,7 @@ def test_a_scale_of_zero_moves_and_teaches_nothing() -> None:
     assert optimizer.last_step.values == {"lr": 0.0}  # type: ignore[union-attr]
     assert same(weights(net), before)
     assert {row.count for row in optimizer.statistics()} == {0.0}
+    assert len(optimizer.state) == 4  # the momentum has seen the gradient all the same
     schedule.step()
     optimizer.step(loss_of(net, batches(1)[0]))
     assert len(optimizer.last_step.trials) > 0  # type: ignore[union-attr]

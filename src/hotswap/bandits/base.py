@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from hotswap.arrays import Array, Device, arange_like, namespace, zeros
 
-__all__ = ["Bandit", "BanditState"]
+__all__ = ["FORGOTTEN", "Bandit", "BanditState"]
+
+FORGOTTEN = 1e-290  # a count below this is so near the smallest float64 that dividing by it gives no mean any more
 
 
 class BanditState(NamedTuple):
@@ -24,9 +26,14 @@ class BanditState(NamedTuple):
     """`(R,)` int64: t, the number of proposals made."""
 
     @property
+    def tried(self) -> Array:
+        """`(R, K)`: which arms have a mean. One that was tried too long ago is forgotten, as if it never had been."""
+        return self.counts > FORGOTTEN
+
+    @property
     def means(self) -> Array:
-        """`(R, K)`: the mean reward of each arm, 0 where it was never tried."""
-        tried = self.counts > 0
+        """`(R, K)`: the mean reward of each arm, 0 where it has none."""
+        tried = self.tried
         return namespace(tried).where(tried, self.rewards, 0.0) / namespace(tried).where(tried, self.counts, 1.0)
 
 
@@ -50,7 +57,7 @@ class Bandit(ABC):
 
     @abstractmethod
     def index(self, state: BanditState) -> Array:
-        """What the policy would choose by, `(R, K)`: the largest is proposed next."""
+        """What the policy chooses by, `(R, K)`, as things stand; a proposal first lets the past fade a little more."""
 
     def observe(self, state: BanditState, arm: Array, reward: Array, tried: Array | None = None) -> BanditState:
         """The state after trials of `arm` `(R, T)` earned `reward` `(R, T)` (Algorithm 3, GrantReward).
@@ -61,7 +68,8 @@ class Bandit(ABC):
         if tried is not None:
             at_arm = at_arm & tried[:, :, None]
         granted = namespace(reward).where(at_arm, reward[:, :, None], 0.0)
-        return state._replace(
+        return BanditState(
             rewards=state.rewards + granted.sum(axis=1),
             counts=state.counts + at_arm.sum(axis=1),
+            step=state.step,
         )

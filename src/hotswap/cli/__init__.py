@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hotswap._version import __version__
-from hotswap.cli import data
+from hotswap.cli import data, study
 from hotswap.cli.console import err, out, plain
 from hotswap.cli.demo import demo
 from hotswap.errors import HotSwapError
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.add_typer(data.app, name="data")
+app.add_typer(study.app, name="study")
 
 
 @app.callback(invoke_without_command=True)

@@ -50,10 +50,14 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
     first, *others = groups
     if KEY not in first:
         raise CheckpointError(
-            "This state was not saved by a hot-swapped optimizer: its first parameter group has no entry "
-            f"{KEY!r}; to start from a plain optimizer's state, load it into optimizer.base instead."
+            f"This state was not saved by a hot-swapped optimizer: its first parameter group has no entry {KEY!r}. "
+            "To start from a plain optimizer's state, load it into optimizer.base; distributed checkpoints must be "
+            "saved and loaded without flatten_optimizer_state_dict."
         )
     entry = first[KEY]
+    missing = {"names", "axes", "bandit", "reward_scale", "in_force", "initial_lr"} - set(entry)
+    if missing:
+        raise CheckpointError(f"The checkpoint is damaged: its entry {KEY!r} lacks {', '.join(sorted(missing))}.")
     axes = tuple(tuple(tuple(v) if isinstance(v, list) else v for v in axis) for axis in entry["axes"])
     saved = Arms(tuple(entry["names"]), axes)
     if saved != arms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
@@ -75,17 +75,19 @@ class HotSwap(Optimizer):
                 f"HotSwap: the base is of type {type(base_optimizer).__name__}, not a torch.optim.Optimizer; "
                 "for plain parameters use HotSwapSGD."
             )
+        if isinstance(base_optimizer, HotSwap):
+            raise UnsupportedError("HotSwap cannot wrap another HotSwap; name all arms in one of them.")
         self.base = base_optimizer
         self.arms = Arms.of({"lr": log_grid()} if arms is None else arms)
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
         self.reward = LogReduction() if reward is None else reward
-        _check_names(self.arms, base_optimizer)
-        self._initial_lr = _initial_lr(base_optimizer)
+        _check_parts(self)
         self._linear = linear
-        self._move = move_for(base_optimizer, self.arms, self._scale, linear)
+        self._move = move_for(base_optimizer, self.arms, _initial_lr(base_optimizer), linear)
+        state = base_optimizer.state
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
-        self.param_groups, self.state = base_optimizer.param_groups, base_optimizer.state  # one set for both
+        self.state = state  # what Optimizer.__init__ put there is empty
         self._bandit_state = self.bandit.start(1, len(self.arms))
         self._reward_scale = self.reward.start(1)
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
@@ -122,55 +124,62 @@ class HotSwap(Optimizer):
         Without any of them nothing is searched and nothing learned: the base optimizer takes a step with the values
         in force, which before the first search are those of the smallest arm.
         """
+        if loss is not None and trial_closure is None:
+            raise ClosureError(
+                "step(loss=...) was called without a trial_closure: it is the trial closure's loss at the start point; "
+                "pass both, or neither."
+            )
         if closure is None and trial_closure is None:
-            self._step_without_search(loss)
+            self._step_without_search()
             return None
         start = self._start_point(closure, trial_closure, loss)
         self._check_start(start.to_beat)
-        if any(self._scale(group) for group in self.param_groups):
-            self._search_and_move(start)
-        else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
-            self._record(0, None, start, [])
+        try:
+            self._move.prepare()
+            if any(self._move.scale(group) for group in self.param_groups):
+                self._search_and_move(start)
+            else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
+                self._settle(None, ())
+                self._record(0, None, start, [])
+        finally:
+            self._move.forget()
         return start.loss
 
     def _search_and_move(self, start: _Start) -> None:
         proposal, bandit_state = self.bandit.propose(self._bandit_state)
         walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
         trials: list[tuple[int, float]] = []
-        gradients = self._gradients() if start.judge_needs_grad else []
-        self._move.prepare()
         try:
             while not walk.done:
                 self._move.to(walk.arm)
                 trials.append((walk.arm, self._judge(start)))
                 walk = self.search.observe(walk, trials[-1][1])
+            if not any(math.isfinite(loss) for _, loss in trials):
+                self._move.check_gradients()
             chosen = self.search.choose(walk)
         except BaseException:
             self._move.back()
             raise
-        else:
-            if chosen < 0:
-                self._move.back()
-            elif chosen != trials[-1][0]:
-                self._move.to(chosen)
-        finally:
-            self._move.forget()
-            for parameter, gradient in gradients:
-                parameter.grad = gradient  # that of the start point, not what a closure's own backward left
+        arm = chosen if chosen >= 0 else None
+        self._settle(arm, trials)
         self._learn(bandit_state, start.to_beat, trials)
-        self._record(walk.start, chosen if chosen >= 0 else None, start, trials)
+        self._record(walk.start, arm, start, trials)
+
+    def _settle(self, arm: int | None, trials: Sequence[tuple[int, float]]) -> None:
+        """Take the arm, or return; either way the base optimizer has seen the gradient, once."""
+        if arm is None:
+            self._move.back()
+        elif arm != trials[-1][0]:
+            self._move.to(arm)
+        self._move.commit()
+        torch.clear_autocast_cache()
 
     def _judge(self, start: _Start) -> float:
-        if start.judge_needs_grad:
-            for parameter, _ in self._gradients():
-                parameter.grad = None  # out of the way of the closure's own zero_grad and backward
+        self._move.hide_gradients()
         loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
             _refuse_negative(loss, "a trial")
         return loss
-
-    def _gradients(self) -> list[tuple[Tensor, Tensor | None]]:
-        return [(parameter, parameter.grad) for group in self.param_groups for parameter in group["params"]]
 
     def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> None:
         """Every arm tried is rewarded, not only the one taken."""
@@ -195,13 +204,8 @@ class HotSwap(Optimizer):
             aux=start.aux,
         )
 
-    def _step_without_search(self, loss: object) -> None:
-        if loss is not None:
-            raise ClosureError(
-                "step(loss=...) was called without a trial_closure; pass the closure that judges trials too, or call "
-                "step() for a step without a search."
-            )
-        with with_values(self.base, self.arms.values(self._in_force), self._scale):
+    def _step_without_search(self) -> None:
+        with with_values(self.base, self.arms.values(self._in_force), self._move.scale):
             self.base.step()
         self.last_step = StepRecord(
             start=self._in_force,
@@ -215,7 +219,7 @@ class HotSwap(Optimizer):
     # --- the start point ----------------------------------------------------------------------------------------------
 
     def _start_point(self, closure: Closure | None, trial_closure: Closure | None, loss: object) -> _Start:
-        parameters = [parameter for parameter, _ in self._gradients()]
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         if closure is None:
             assert trial_closure is not None  # the caller has checked
             return self._start_from_gradients(parameters, trial_closure, loss)
@@ -225,8 +229,13 @@ class HotSwap(Optimizer):
             warn_of_own_backward()
         if trial_closure is None:
             return _Start(passed.loss, passed.loss.item(), passed.aux, closure, passed.by_closure)
-        to_beat = evaluate_trial(trial_closure) if loss is None else scalar(loss, "step(loss=...)").item()
-        return _Start(passed.loss, to_beat, passed.aux, trial_closure, judge_needs_grad=False)
+        if loss is not None:
+            return _Start(passed.loss, scalar(loss, "step(loss=...)").item(), passed.aux, trial_closure, False)
+        gradients = [parameter.grad for parameter in parameters]
+        to_beat = evaluate_trial(trial_closure)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient  # whatever the trial closure did to it
+        return _Start(passed.loss, to_beat, passed.aux, trial_closure, False)
 
     @staticmethod
     def _start_from_gradients(parameters: list[Tensor], trial_closure: Closure, loss: object) -> _Start:
@@ -253,15 +262,12 @@ class HotSwap(Optimizer):
 
     # --- scales and values --------------------------------------------------------------------------------------------
 
-    def _scale(self, group: dict[str, Any]) -> float:
-        return float(group["lr"]) / self._initial_lr
-
     def _applied(self, arm: int | None) -> dict[str, Value]:
         if arm is None:
             return {"lr": 0.0} if "lr" in self.arms.names else {}
         values = self.arms.values(arm)
         if "lr" in values:
-            values["lr"] = values["lr"] * self._scale(self.param_groups[0])  # type: ignore[operator]  # a float
+            values["lr"] = values["lr"] * self._move.scale(self.param_groups[0])  # type: ignore[operator]  # a float
         return values
 
     def statistics(self) -> Statistics:
@@ -276,44 +282,60 @@ class HotSwap(Optimizer):
 
     # --- what torch expects of an optimizer ---------------------------------------------------------------------------
 
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The base optimizer's parameter groups."""
+        return self.base.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.base.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        """The base optimizer's state."""
+        return self.base.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.base.state = state
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the base optimizer, which shares its groups with this one."""
-        if any(param_group is known for known in self.base.param_groups):
-            return  # Optimizer.__init__ presents the base's own groups
+        """Add a group to the base optimizer."""
         self.base.add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
         """The base's state and what the bandit has learned; loading it resumes exactly."""
-        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._initial_lr)
-        return pack(super().state_dict(), self.arms, own)
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr)
+        packed = pack(self.base.state_dict(), self.arms, own)
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            packed = post_hook(self, packed) or packed
+        return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from `state_dict()`; a state of another grid is refused and changes nothing."""
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
-        super().load_state_dict(plain)
-        self.base.__setstate__({"state": self.state, "param_groups": self.param_groups})
-        self._bandit_state, self._reward_scale, self._in_force, self._initial_lr = own
+        self.base.load_state_dict(plain)
+        self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own
         self.last_step = None
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = (
-            "base",
-            "arms",
-            "bandit",
-            "search",
-            "reward",
-            "defaults",
-            "state",
-            "param_groups",
-            "last_step",
-        )
-        own = ("_bandit_state", "_reward_scale", "_in_force", "_initial_lr", "_warned_of_backward", "_linear")
-        return {name: self.__dict__[name] for name in (*kept, *own)}
+        kept = ("base", "arms", "bandit", "search", "reward", "last_step", "_bandit_state", "_reward_scale")
+        own = {name: self.__dict__[name] for name in (*kept, "_in_force", "_warned_of_backward", "_linear")}
+        return own | {"_initial_lr": self._move.initial_lr}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "base" in state:  # a pickle or a deepcopy, not torch's load_state_dict
-            self._move = move_for(self.base, self.arms, self._scale, self._linear)
+        own = dict(state)
+        initial_lr = own.pop("_initial_lr")
+        self.__dict__.update(own)
+        super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
+        self._move = move_for(self.base, self.arms, initial_lr, self._linear)
 
     @property
     def _step_supports_amp_scaling(self) -> NoReturn:
@@ -329,17 +351,25 @@ class HotSwap(Optimizer):
         return f"{type(self).__name__}({type(self.base).__name__}, arms: {swapped}, {self.bandit!r}, {self.search!r})"
 
 
-def _check_names(arms: Arms, base: Optimizer) -> None:
+def _check_parts(optimizer: HotSwap) -> None:
+    base = optimizer.base
     swappable = [
         name
         for name, value in base.defaults.items()
         if isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
     ]
-    for name in arms.names:
+    for name in optimizer.arms.names:
         if name not in swappable:
             raise SettingError(
                 f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
                 f"it has {', '.join(sorted(swappable))}."
+            )
+    if not any(group["params"] for group in base.param_groups):
+        raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
+    for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
+        if not isinstance(getattr(optimizer, part), kind):
+            raise SettingError(
+                f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
             )
 
 

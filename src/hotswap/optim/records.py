@@ -57,11 +57,11 @@ class Statistics(Sequence[ArmStatistics]):
 
     def __str__(self) -> str:
         names = list(self.rows[0].values)
-        top = max(row.index for row in self.rows)
+        best = max(range(len(self)), key=lambda arm: self.rows[arm].index)
         lines = [["arm", *names, "count", "mean reward", "index", ""]]
         for arm, row in enumerate(self.rows):
             values = [_short(row.values[name]) for name in names]
-            mark = "<- largest index" if row.index == top else ""
+            mark = "<- largest index" if arm == best else ""
             lines.append([str(arm), *values, f"{row.count:.3g}", f"{row.mean:.3g}", f"{row.index:.4g}", mark])
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
         return "\n".join(

@@ -64,6 +64,7 @@ def evaluate_trial(closure: Closure, *, with_grad: bool = False) -> float:
 
     `with_grad`: the closure insists on its own backward, so they are enabled for it.
     """
+    torch.clear_autocast_cache()  # it holds casts of the weights as they were before
     token = _in_trial.set(True)
     try:
         if with_grad:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotswap.arrays import Array
-from hotswap.searches.base import Search, Walk
+from hotswap.searches.base import Search
 
 __all__ = ["Backtracking"]
 
@@ -19,5 +19,5 @@ class Backtracking(Search):
     its prose describes `FirstDecrease`.
     """
 
-    def _seen_enough(self, walk: Walk, loss: Array) -> Array:
-        return walk.improved & (loss > walk.previous)
+    def _seen_enough(self, improved: Array, previous: Array, loss: Array) -> Array:
+        return improved & (loss > previous)

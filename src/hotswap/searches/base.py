@@ -79,8 +79,11 @@ class Search(ABC):
             )
 
     @abstractmethod
-    def _seen_enough(self, walk: Walk, loss: Array) -> Array:
-        """`(R,)` whether the trial that gave `loss` is the last one; `walk` holds the best up to and with it."""
+    def _seen_enough(self, improved: Array, previous: Array, loss: Array) -> Array:
+        """`(R,)` whether the trial that gave `loss` is the last one.
+
+        `improved`: whether it or one before it has beaten the start point; `previous`: the loss of the one before it.
+        """
 
     def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> Walk:
         """A walk from `proposal` `(R,)` among `arms` arms, or within rows of `row` of them; losses are float64."""
@@ -107,16 +110,19 @@ class Search(ABC):
         """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64."""
         xp = namespace(loss)
         loss = xp.where(xp.isfinite(loss) & xp.logical_not(walk.done), loss, math.inf)
-        after = walk._replace(
-            first=xp.where(walk.arm == walk.start, loss, walk.first),
-            best=xp.where(loss < walk.best_loss, walk.arm, walk.best),
-            best_loss=xp.minimum(walk.best_loss, loss),
-        )
-        done = walk.done | self._seen_enough(after, loss) | (walk.arm >= walk.last)
-        return after._replace(
-            done=done,
+        best_loss = xp.minimum(walk.best_loss, loss)
+        improved = best_loss < walk.loss_before
+        done = walk.done | self._seen_enough(improved, walk.previous, loss) | (walk.arm >= walk.last)
+        return Walk(
+            start=walk.start,
+            last=walk.last,
             arm=xp.where(done, walk.arm, walk.arm + 1),
+            done=done,
+            loss_before=walk.loss_before,
+            first=xp.where(walk.arm == walk.start, loss, walk.first),
             previous=xp.where(walk.done, walk.previous, loss),
+            best=xp.where(loss < walk.best_loss, walk.arm, walk.best),
+            best_loss=best_loss,
         )
 
     def choose(self, walk: Walk) -> Array:

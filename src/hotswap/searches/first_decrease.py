@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotswap.arrays import Array
-from hotswap.searches.base import Search, Walk
+from hotswap.searches.base import Search
 
 __all__ = ["FirstDecrease"]
 
@@ -17,5 +17,5 @@ class FirstDecrease(Search):
     About one trial a step instead of about two, so the bandit hears less about the rates beside the one it proposed.
     """
 
-    def _seen_enough(self, walk: Walk, loss: Array) -> Array:
-        return walk.improved
+    def _seen_enough(self, improved: Array, previous: Array, loss: Array) -> Array:
+        return improved

@@ -1,0 +1,121 @@
+"""How fast the paper's study trains as one tensor program, beside single runs one at a time and beside the hardware.
+
+Per batch size: run-epochs per second of the ensemble (216 SGD runs, 3 DUCB, 3 AdaDelta) and of one run alone, both
+captured in CUDA graphs, measured in the same process; and for SGD the share of two floors. A step of R runs must read
+and write R·P parameters seven times (weights forward; gradient written; gradient, velocity and weights read, the last
+two written), and do 6 R·P·B floating-point operations. The rates of both are measured here, not taken from a datasheet.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import product
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measuring import describe, devices, seconds
+from hotswap import Backtracking, DiscountedUCB, log_grid
+from hotswap.data import load_mnist
+from hotswap.ensemble import AdaDelta, Ducb, Ensemble, Mlp, Sgd, TrainingData, Update
+from hotswap.networks import PAPER_HIDDEN
+
+EPOCHS = 500
+BATCHES = (64, 128, 256, 512, 1024)
+GRID = sorted(product((0.9, 0.7, 0.5, 0.0), (1.0, 0.3, 0.1, 0.03, 0.01, 0.003), (0.99, 0.995, 1.0)), reverse=True)
+
+
+def load(device: torch.device) -> TrainingData:
+    data = load_mnist()
+    arrays = (data.train_inputs()[:50_000], data.train_labels[:50_000], data.test_inputs(), data.test_labels)
+    return TrainingData(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def build(kind: str, runs: int, device: torch.device) -> Update:
+    model = Mlp((784, *PAPER_HIDDEN, 10))
+    if kind == "sgd":
+        settings = sorted((GRID * 3)[:runs] if runs > 1 else [(0.9, 0.1, 0.99)], reverse=True)
+        momenta, rates, decays = zip(*settings, strict=True)
+        return Sgd(model, model.initial([0] * runs).to(device), rates, decays, momenta)
+    theta = model.initial(range(runs)).to(device)
+    if kind == "adadelta":
+        return AdaDelta(model, theta)
+    return Ducb(model, theta, log_grid(), DiscountedUCB(), Backtracking())
+
+
+def step_seconds(kind: str, runs: int, batch: int, data: TrainingData, steps: int) -> float:
+    """Time of one step, after a short epoch that warms up (and, for DUCB, leaves the sweep behind)."""
+    ensemble = Ensemble(build(kind, runs, data.train_x.device), data, batch, data_seed=0)
+    ensemble.steps = min(ensemble.steps, steps)
+    ensemble._order = ensemble._order[: ensemble.steps]
+    ensemble.train_epoch(0)
+    return ensemble.train_epoch(1).seconds / ensemble.steps
+
+
+def ceilings(device: torch.device) -> tuple[float, float]:
+    """Bytes per second of a large copy (read plus written), operations per second of a large matrix product."""
+    size = 2**28 if device.type == "cuda" else 2**24
+    a, b = torch.empty(size, device=device), torch.randn(size, device=device)
+    side = 8192 if device.type == "cuda" else 1024
+    c, d = torch.randn(side, side, device=device), torch.randn(side, side, device=device)
+    copies = sorted(seconds(lambda: a.copy_(b), device) for _ in range(10))[5]
+    products = sorted(seconds(lambda: c @ d, device) for _ in range(10))[5]
+    return 2 * 4 * size / copies, 2 * side**3 / products
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch-size", type=int, action="append", help="only these; all five by default")
+    parser.add_argument("--runs", type=int, default=216, help="SGD runs of the ensemble")
+    parser.add_argument("--steps", type=int, default=195, help="steps to time")
+    parser.add_argument("--precision", choices=["tf32", "fp32"], default="tf32")
+    options = parser.parse_args()
+    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    device = devices()[-1]
+    data, (bandwidth, rate) = load(device), ceilings(device)
+    size = Mlp((784, *PAPER_HIDDEN, 10)).size
+    console = Console(width=150)
+    table = Table(
+        title=f"{describe(device)}; {bandwidth / 1e12:.2f} TB/s, {rate / 1e12:.0f} TFLOP/s {options.precision}"
+    )
+    headings = (
+        "batch",
+        "algorithm",
+        "runs",
+        "ms per step",
+        "run-epochs/s",
+        "one run, ms",
+        "faster by",
+        "of bytes floor",
+    )
+    for heading in (*headings, "of FLOP floor", f"minutes for {EPOCHS} epochs"):
+        table.add_column(heading, justify="right")
+    total = 0.0
+    for batch in options.batch_size or BATCHES:
+        for kind, runs in (("sgd", options.runs), ("adadelta", 3), ("ducb", 3)):
+            with console.status(f"batch {batch}, {kind}"):
+                taken = step_seconds(kind, runs, batch, data, options.steps)
+                single = step_seconds(kind, 1, batch, data, options.steps)
+            steps = 50_000 // batch
+            minutes = taken * steps * EPOCHS / 60
+            total += minutes
+            floors = ("", "")
+            if kind == "sgd":
+                by_bytes, by_flop = 7 * 4 * runs * size / bandwidth, 6 * runs * size * batch / rate
+                floors = (f"{by_bytes / taken:.0%}", f"{by_flop / taken:.0%}")
+            speed = runs / taken / steps
+            row = (
+                f"{1e3 * taken:.3f}",
+                f"{speed:.1f}",
+                f"{1e3 * single:.3f}",
+                f"{single * runs / taken:.1f}x",
+                *floors,
+            )
+            table.add_row(str(batch), kind, str(runs), *row, f"{minutes:.1f}")
+    table.caption = f"{total:.1f} minutes for all of it, evaluations not counted"
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""`hotswap study`: run, watch, export and merge studies."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hotswap.cli.console import err, need, out, say
+from hotswap.errors import SettingError
+
+if TYPE_CHECKING:
+    from hotswap.studies import StudySpec, Unit
+
+app = typer.Typer(help="Train many runs as one tensor program; stop and go on at any time.", no_args_is_help=True)
+
+
+class AlgorithmName(StrEnum):
+    """What can be selected."""
+
+    SGD = "sgd"
+    ADADELTA = "adadelta"
+    DUCB = "ducb"
+
+
+class PrecisionName(StrEnum):
+    """How matrix products are computed."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+
+
+StudyFolder = Annotated[Path, typer.Argument(help="The study's folder.", metavar="DIR")]
+
+
+@app.command()
+def run(
+    study: Annotated[str, typer.Argument(help="`paper`, or a TOML file; `hotswap study new` writes an example.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="The study's folder; made if need be.", metavar="DIR")],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    precision: Annotated[PrecisionName, typer.Option(help="Of matrix products on a GPU.")] = PrecisionName.FP32,
+    epochs: Annotated[int | None, typer.Option(help="Fewer epochs than the study's.", min=1)] = None,
+    batch_size: Annotated[list[int] | None, typer.Option(help="Only this batch size; repeat for more.")] = None,
+    algorithm: Annotated[list[AlgorithmName] | None, typer.Option(help="Only this one; repeat for more.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Only the first so many seeds.", min=1)] = None,
+    stop_after: Annotated[
+        float | None, typer.Option(help="Stop at a checkpoint after so many minutes.", metavar="MINUTES")
+    ] = None,
+    max_runs: Annotated[int | None, typer.Option(help="Most runs trained together; for little memory.", min=1)] = None,
+    folder: Annotated[Path | None, typer.Option("--from", help="A folder with the data.", metavar="DIR")] = None,
+) -> None:
+    """Train a study, or go on with one.
+
+    Run the same command again after an interruption: finished units are skipped, the others go on from their last
+    checkpoint. Several processes may work on one folder.
+    """
+    need("safetensors", "Checkpoints are written as safetensors files")
+    from hotswap.data import load
+    from hotswap.studies.run import RunOptions, run_study
+    from hotswap.studies.store import Store
+
+    spec = _study(study).select(
+        algorithms=[name.value for name in algorithm] if algorithm else None,
+        batch_sizes=batch_size or None,
+        seeds=seeds,
+        epochs=epochs,
+    )
+    options = RunOptions(device=device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
+    with out.status(f"Loading {spec.dataset} ..."):
+        data = load(spec.dataset, folder=folder, report=say)
+    with Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs) as store:
+        try:
+            with _Watching() as watching:
+                complete = run_study(store, spec, data, options, watching)
+        except KeyboardInterrupt:
+            err.print("Stopped. Run the same command again to go on from the last checkpoint.")
+            raise typer.Exit(130) from None
+    if complete:
+        out.print(f"All {len(spec.runs())} runs are finished. Next: hotswap study export {out_dir} FILE.parquet")
+    else:
+        out.print(f"Not everything is finished. See: hotswap study status {out_dir}")
+
+
+@app.command()
+def status(folder: StudyFolder) -> None:
+    """Show what is done, running and left, with an estimate of the time."""
+    from hotswap.studies.store import Store
+
+    with Store.open(folder) as store:
+        summary = store.summary()
+    table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD)
+    for heading in ("unit", "runs", "epochs", "state", "diverged", "spent", "left"):
+        table.add_column(heading, justify="left" if heading in ("unit", "state") else "right")
+    for unit in summary.units:
+        state = f"running ({unit.pid})" if unit.state == "running" else unit.state
+        numbers = (str(unit.runs), f"{unit.epochs_done}/{unit.epochs}", state, str(unit.diverged or ""))
+        table.add_row(unit.id, *numbers, _duration(unit.seconds), _duration(unit.seconds_left))
+    out.print(table)
+    done = sum(unit.state == "done" for unit in summary.units)
+    out.print(
+        f"{done} of {len(summary.units)} units done; spent {_duration(summary.seconds)}, "
+        f"left about {_duration(summary.seconds_left) or 'unknown'}"
+    )
+
+
+@app.command()
+def new(path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("study.toml")) -> None:
+    """Write a commented example of a study of your own."""
+    from hotswap.files import write_text
+    from hotswap.studies import EXAMPLE
+
+    if path.exists():
+        raise SettingError(f"{path} is there already; name another file.")
+    write_text(path, EXAMPLE)
+    out.print(f"Wrote [bold]{path}[/]. Edit it, then: hotswap study run {path} --out DIR")
+
+
+@app.command()
+def export(
+    folder: StudyFolder, file: Annotated[Path, typer.Argument(help="A .parquet or .csv file.", metavar="FILE")]
+) -> None:
+    """Write a tidy table, one row per run and recorded epoch, and beside it the arms taken and the provenance."""
+    need("pandas", "Exporting writes tables")
+    from hotswap.studies.exchange import export as write
+    from hotswap.studies.store import Store
+
+    with Store.open(folder) as store:
+        for path in write(store, file):
+            out.print(str(path), highlight=False)
+
+
+@app.command("import")
+def import_(
+    folder: StudyFolder, files: Annotated[list[Path], typer.Argument(help="Exported tables.", metavar="FILE...")]
+) -> None:
+    """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then."""
+    need("pandas", "Importing reads tables")
+    from hotswap.studies.exchange import import_files, origin
+    from hotswap.studies.store import Store
+
+    if not (folder / "ledger.sqlite").exists():
+        first = origin(files[0])
+        Store.create(folder, first.study, precision=first.precision, dtype=first.dtype).close()
+    with Store.open(folder) as store:
+        added = import_files(store, files)
+    out.print(f"{added} rows are new in {folder}.")
+
+
+def _study(name: str) -> StudySpec:
+    from hotswap.studies import PAPER, load_study
+
+    if name == "paper":
+        return PAPER
+    if not Path(name).exists():
+        raise SettingError(
+            f"There is no study {name!r}: name `paper`, or a TOML file (`hotswap study new` writes one)."
+        )
+    return load_study(Path(name))
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else (f"{minutes} min {rest:02} s" if minutes else f"{rest} s")
+
+
+class _Watching:
+    """A progress bar for the unit at hand."""
+
+    def __init__(self) -> None:
+        columns = (
+            TextColumn("{task.description:<16}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("epochs"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[now]}"),
+        )
+        self.progress = Progress(*columns, console=out)
+        self.task = TaskID(0)
+        self.began, self.first = 0.0, 0
+
+    def __enter__(self) -> _Watching:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.progress.stop()
+
+    def say(self, text: str) -> None:
+        """See `Listener`."""
+        self.progress.console.print(text, style="dim", highlight=False, markup=False)
+
+    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
+        """See `Listener`."""
+        self.task = self.progress.add_task(unit.id, total=epochs, completed=epoch, now="")
+        self.began, self.first = time.monotonic(), epoch
+
+    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+        """See `Listener`."""
+        pace = (time.monotonic() - self.began) / (epoch - self.first)
+        left = _duration(pace * ((self.progress.tasks[self.task].total or epoch) - epoch))
+        now = f"{alive}/{len(unit.runs)} runs alive, {len(unit.runs) / pace:.3g} run-epochs/s, {left} left"
+        self.progress.update(self.task, completed=epoch, now=now)
+
+    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
+        """See `Listener`."""
+        self.progress.update(self.task, now="finished" if finished else "put aside")

@@ -1,0 +1,21 @@
+"""Many runs as one tensor program on one device: they share each minibatch and differ in everything else."""
+
+from hotswap.ensemble.engine import Ensemble, EpochTally, Measured, TrainingData
+from hotswap.ensemble.functional import FunctionalModel
+from hotswap.ensemble.mlp import Mlp
+from hotswap.ensemble.model import Model
+from hotswap.ensemble.updates import AdaDelta, Ducb, Sgd, Update
+
+__all__ = [
+    "AdaDelta",
+    "Ducb",
+    "Ensemble",
+    "EpochTally",
+    "FunctionalModel",
+    "Measured",
+    "Mlp",
+    "Model",
+    "Sgd",
+    "TrainingData",
+    "Update",
+]

@@ -1,0 +1,78 @@
+"""Checkpoints of an ensemble: whole, checksummed, the last two kept.
+
+A checkpoint is a safetensors file (numbers only, nothing that could run) and a file beside it with its SHA-256, written
+last: without it the checkpoint counts as not there. One that does not match is passed over for the one before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hotswap.files import replacing, write_text
+
+__all__ = ["Checkpoint", "load_latest", "save"]
+
+KEPT = 2
+
+
+class Checkpoint(NamedTuple):
+    """Where an ensemble stood after so many epochs."""
+
+    epoch: int
+    tensors: dict[str, Tensor]
+    notes: dict[str, Any]
+
+
+def save(
+    folder: Path, epoch: int, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], *, keep: bool = False
+) -> Path:
+    """Write a checkpoint and remove all but the last two. `keep`: never remove this one."""
+    path = folder / f"epoch-{epoch:06d}{'-kept' if keep else ''}.safetensors"
+    with replacing(path) as temporary:
+        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(plain, temporary, metadata={"notes": json.dumps({**notes, "epoch": epoch})})
+        digest = _digest(temporary)
+    write_text(_sum(path), digest)
+    for old in sorted(folder.glob("epoch-??????.safetensors"))[:-KEPT]:
+        _sum(old).unlink(missing_ok=True)  # first: a checkpoint without its sum is not there
+        old.unlink(missing_ok=True)
+    return path
+
+
+def load_latest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """The latest checkpoint that is whole; `report` is told of any that is not."""
+    found = sorted(folder.glob("epoch-*.safetensors"), key=lambda path: path.name[: len("epoch-000000")], reverse=True)
+    for path in found:
+        if not _sum(path).exists():
+            continue  # its writing was cut short
+        try:
+            if _sum(path).read_text(encoding="utf-8") == _digest(path):
+                return _read(path)
+            why = "its checksum does not match"
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            why = str(error)
+        report(f"The checkpoint {path.name} is damaged ({why}); going back to the one before it.")
+    return None
+
+
+def _read(path: Path) -> Checkpoint:
+    with safe_open(path, framework="pt") as file:
+        notes = json.loads(file.metadata()["notes"])
+        return Checkpoint(notes.pop("epoch"), {name: file.get_tensor(name) for name in file.keys()}, notes)  # noqa: SIM118
+
+
+def _sum(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,153 @@
+"""The loop: all runs of an ensemble through an epoch, and what they are worth afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from hotswap.ensemble.model import classification_loss
+from hotswap.ensemble.updates import Update
+
+__all__ = ["Ensemble", "EpochTally", "Measured", "TrainingData"]
+
+LOAD = "load"
+EVALUATION_BYTES = 2**31  # of the largest activation while evaluating
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Everything on the device: inputs `(N, features)` and labels `(N,)`."""
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+
+
+@dataclass(frozen=True)
+class EpochTally:
+    """An epoch's means, one value per run, on the host; NaN where the algorithm has no such thing."""
+
+    mean_rate: list[float]
+    trials: list[float]
+    gradient_norm: list[float]
+    arms: list[list[float]]
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good the runs are: one value per run, on the host."""
+
+    train_nll: list[float]
+    test_nll: list[float]
+    test_error: list[float]
+
+
+class Ensemble:
+    """R runs on one device that share every minibatch."""
+
+    def __init__(self, update: Update, data: TrainingData, batch_size: int, data_seed: int) -> None:
+        ready = update.model.prepare
+        data = replace(data, train_x=ready(data.train_x), test_x=ready(data.test_x))
+        self.update, self.data, self.batch_size, self.data_seed = update, data, batch_size, data_seed
+        self.steps = len(data.train_x) // batch_size  # full minibatches only
+        device = data.train_x.device
+        self._order = torch.zeros((self.steps, batch_size), dtype=torch.int64, device=device)
+        self._now = torch.zeros(1, dtype=torch.int64, device=device)
+        self._x = torch.zeros_like(data.train_x[:batch_size])
+        self._y = torch.zeros_like(data.train_y[:batch_size])
+        self._parts: dict[str, Callable[[], None]] | None = None
+
+    def train_epoch(self, epoch: int) -> EpochTally:
+        """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone."""
+        began = time.perf_counter()
+        parts = self._ready()
+        shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
+        rows = torch.randperm(len(self.data.train_x), generator=shuffle)[: self.steps * self.batch_size]
+        self._order.copy_(rows.view(self.steps, self.batch_size))
+        self._now.zero_()
+        self.update.begin_epoch(epoch)
+        for number in range(self.steps):
+            parts[LOAD]()
+            self.update.step(lambda name: parts[name](), number)
+        return self._summary(began)
+
+    def _summary(self, began: float) -> EpochTally:
+        tally = self.update.tally
+        norms = (tally.norm / tally.norms).tolist()  # waits for the device
+        return EpochTally(
+            mean_rate=(tally.rate / self.steps).tolist(),
+            trials=(tally.trials / self.steps).tolist(),
+            gradient_norm=norms,
+            arms=tally.arms.tolist(),
+            steps=self.steps,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _load(self) -> None:
+        """The next minibatch into the place where every piece of a step looks for it."""
+        rows = self._order.index_select(0, self._now).view(-1)
+        torch.index_select(self.data.train_x, 0, rows, out=self._x)
+        torch.index_select(self.data.train_y, 0, rows, out=self._y)
+        self._now += 1
+
+    def _ready(self) -> dict[str, Callable[[], None]]:
+        """The pieces of a step: as they are on the CPU, captured in CUDA graphs on a GPU."""
+        if self._parts is None:
+            pieces: dict[str, Callable[[], None]] = {LOAD: self._load}
+            for name, piece in self.update.parts().items():
+                pieces[name] = partial(piece, self._x, self._y)
+            self._parts = self._capture(pieces) if self.data.train_x.is_cuda else pieces
+        return self._parts
+
+    def _capture(self, pieces: dict[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
+        """Warm each piece up on a side stream, capture it, and put the state back to where it was."""
+        saved = {name: tensor.clone() for name, tensor in self.update.state().items()}
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._now.zero_()
+                for piece in pieces.values():
+                    piece()
+        torch.cuda.current_stream().wait_stream(side)
+        graphs: dict[str, Callable[[], None]] = {}
+        for name, piece in pieces.items():
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                piece()
+            graphs[name] = graph.replay
+        for name, tensor in self.update.state().items():
+            tensor.copy_(saved[name])
+        return graphs
+
+    @torch.no_grad()
+    def measure(self) -> Measured:
+        """Loss and error of every run on all training and test samples, in full float32."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            train_nll, _ = self._evaluate(self.data.train_x, self.data.train_y)
+            test_nll, test_error = self._evaluate(self.data.test_x, self.data.test_y)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        return Measured(train_nll.tolist(), test_nll.tolist(), test_error.tolist())
+
+    def _evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        theta, model = self.update.theta, self.update.model
+        nll = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        wrong = torch.zeros_like(nll)
+        chunk = max(1, EVALUATION_BYTES // (len(theta) * 1024 * theta.element_size()))
+        for part_x, part_y in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
+            scores = model.scores(theta, part_x).double()
+            nll += classification_loss(scores, part_y) * len(part_y)
+            wrong += (scores.argmax(-1) != part_y).sum(-1)
+        broken = ~theta.isfinite().all(1)
+        return torch.where(broken, torch.nan, nll / len(y)), wrong / len(y)

@@ -1,0 +1,85 @@
+"""What an ensemble needs of a model: losses and gradients of R copies of it at once.
+
+All parameters of a copy lie in one row of a `(R, P)` tensor, θ, so that an update is one pass over one tensor. Shapes:
+R runs, P parameters, B samples of a minibatch, J arms tried at once, C classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Gradient", "Group", "Model", "classification_loss"]
+
+
+class Gradient(NamedTuple):
+    """One forward and backward of every run."""
+
+    loss: Tensor
+    """`(R,)` the mean loss on the minibatch."""
+    direction: Tensor
+    """`(R, P)` its gradient."""
+    memo: Any
+    """What the forward pass left that trials from the same point can use again."""
+
+
+class Group(NamedTuple):
+    """Runs that stand together and share a momentum coefficient."""
+
+    rows: slice
+    momentum: float
+
+
+class Model(ABC):
+    """R copies of one architecture that classify the same minibatch."""
+
+    size: int
+    """P, the number of parameters of one copy."""
+
+    @abstractmethod
+    def initial(self, seeds: Sequence[int]) -> Tensor:
+        """θ `(R, P)` before training, one row per seed, float32 on the CPU."""
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Inputs `(N, features)` in the form that the other methods take as `x`; done once for a whole data set."""
+        return x
+
+    @abstractmethod
+    def scores(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Logits `(R, B, C)`."""
+
+    @abstractmethod
+    def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
+        """Losses and gradients at θ."""
+
+    @abstractmethod
+    def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`."""
+
+    def descend(
+        self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[Group], x: Tensor, y: Tensor
+    ) -> None:
+        """`v ← μv − αg; θ ← θ + v` in place, with α = `rates` `(R,)`; `velocity` has the rows with μ ≠ 0 only."""
+        step = self.gradient(theta, x, y).direction.mul_(-rates[:, None])
+        for rows, momentum in groups:
+            if momentum:
+                velocity[rows].mul_(momentum).add_(step[rows])
+                theta[rows].add_(velocity[rows])
+            else:
+                theta[rows].add_(step[rows])
+
+    def gradient_norm(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """`(R,)` the Euclidean norm of the gradient at θ."""
+        norm: Tensor = torch.linalg.vector_norm(self.gradient(theta, x, y).direction, dim=1)
+        return norm
+
+
+def classification_loss(scores: Tensor, y: Tensor) -> Tensor:
+    """Mean negative log likelihood over the samples: `(..., B, C)` and `(B,)` give `(...,)`."""
+    likelihood = torch.log_softmax(scores, dim=-1)
+    labels = y.view(-1, 1).expand(*scores.shape[:-1], 1)
+    return -likelihood.gather(-1, labels).squeeze(-1).mean(-1)

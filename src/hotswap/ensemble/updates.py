@@ -1,0 +1,262 @@
+"""One algorithm for all runs of an ensemble: SGD, AdaDelta, or hot-swapped DUCB.
+
+Every tensor that outlives a step is kept and written in place, so that a step can be captured once in a CUDA graph and
+replayed. A step reads nothing back from the device, with one exception: DUCB asks whether every run's walk has ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hotswap.bandits import Bandit, BanditState
+from hotswap.ensemble.model import Gradient, Group, Model
+from hotswap.rewards import LogReduction
+from hotswap.searches import Search, Walk
+
+__all__ = ["AdaDelta", "Ducb", "Sgd", "Tally", "Update"]
+
+
+@dataclass
+class Tally:
+    """Sums over the steps of an epoch, one value per run, float64."""
+
+    rate: Tensor
+    trials: Tensor
+    norm: Tensor
+    norms: Tensor
+    """How many gradient norms were summed."""
+    arms: Tensor
+    """`(R, K)` how often each arm was taken; K = 0 for algorithms without arms."""
+
+    @classmethod
+    def zero(cls, runs: int, arms: int, device: torch.device) -> Tally:
+        """Nothing counted yet."""
+        rate, trials, norm, norms = torch.zeros(4, runs, dtype=torch.float64, device=device).unbind()
+        return cls(rate, trials, norm, norms, torch.zeros(runs, arms, dtype=torch.float64, device=device))
+
+    def clear(self) -> None:
+        """Start a new epoch."""
+        for tensor in vars(self).values():
+            tensor.zero_()
+
+
+class Update(ABC):
+    """The parameters of R runs and what trains them."""
+
+    def __init__(self, model: Model, theta: Tensor, arms: int = 0) -> None:
+        self.model, self.theta = model, theta
+        self.tally = Tally.zero(len(theta), arms, theta.device)
+
+    @abstractmethod
+    def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
+        """The pieces of a step, each of which can be captured in a graph of its own; called with a minibatch."""
+
+    @abstractmethod
+    def step(self, run: Callable[[str], None], number: int) -> None:
+        """One step: `run(name)` executes a piece. `number` counts the steps of an epoch."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that decides what the next steps do; the very tensors, so that copying into them restores."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before the steps of epoch number `epoch`, counted from 0."""
+        self.tally.clear()
+
+
+class Sgd(Update):
+    """`v ← μv − αg; θ ← θ + v` with the rate inside the velocity, as in the paper's time, and α ← αη every epoch.
+
+    Runs with equal momentum must stand together, those without any last (see `order`).
+    """
+
+    NORM_EVERY = 8  # a gradient norm costs two passes over the parameters that the step itself does not need
+
+    def __init__(
+        self, model: Model, theta: Tensor, rates: Sequence[float], decays: Sequence[float], momenta: Sequence[float]
+    ) -> None:
+        super().__init__(model, theta)
+        self.first = torch.tensor(rates, dtype=torch.float64)
+        self.decays = torch.tensor(decays, dtype=torch.float64)
+        self.groups = _groups(momenta)
+        self.rates = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
+        self.velocity = torch.zeros_like(theta[: sum(momentum != 0 for momentum in momenta)])
+
+    @staticmethod
+    def order(momenta: Sequence[float]) -> list[int]:
+        """An order of the runs that puts equal momenta together, none last."""
+        return sorted(range(len(momenta)), key=lambda run: (-momenta[run], run))
+
+    def begin_epoch(self, epoch: int) -> None:
+        """See `Update.begin_epoch`."""
+        super().begin_epoch(epoch)
+        self.rates.copy_(self.first * self.decays**epoch)
+
+    def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
+        """See `Update.parts`."""
+        return {"step": self._step, "norm": self._norm}
+
+    def step(self, run: Callable[[str], None], number: int) -> None:
+        """See `Update.step`."""
+        if number % self.NORM_EVERY == 0:
+            run("norm")
+        run("step")
+
+    def _step(self, x: Tensor, y: Tensor) -> None:
+        self.tally.rate += self.rates
+        self.model.descend(self.theta, self.velocity, self.rates, self.groups, x, y)
+
+    def _norm(self, x: Tensor, y: Tensor) -> None:
+        self.tally.norm += self.model.gradient_norm(self.theta, x, y)
+        self.tally.norms += 1
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Update.state`."""
+        return {"theta": self.theta, "velocity": self.velocity}
+
+
+def _groups(momenta: Sequence[float]) -> list[Group]:
+    if list(momenta) != sorted(momenta, reverse=True):
+        raise ValueError("runs must be ordered by momentum, large to small; see Sgd.order")
+    groups, start = [], 0
+    for end in range(1, len(momenta) + 1):
+        if end == len(momenta) or momenta[end] != momenta[start]:
+            groups.append(Group(slice(start, end), momenta[start]))
+            start = end
+    return groups
+
+
+class AdaDelta(Update):
+    """Zeiler's AdaDelta, as torch has it."""
+
+    def __init__(self, model: Model, theta: Tensor, rho: float = 0.95, eps: float = 1e-6, lr: float = 1.0) -> None:
+        super().__init__(model, theta)
+        self.rho, self.eps, self.lr = rho, eps, lr
+        self.squares, self.moves = torch.zeros_like(theta), torch.zeros_like(theta)
+
+    def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
+        """See `Update.parts`."""
+        return {"step": self._step}
+
+    def step(self, run: Callable[[str], None], number: int) -> None:
+        """See `Update.step`."""
+        run("step")
+
+    def _step(self, x: Tensor, y: Tensor) -> None:
+        direction = self.model.gradient(self.theta, x, y).direction
+        self.tally.norm += torch.linalg.vector_norm(direction, dim=1)
+        self.tally.norms += 1
+        self.squares.mul_(self.rho).addcmul_(direction, direction, value=1 - self.rho)
+        move = (self.moves + self.eps).sqrt_().div_((self.squares + self.eps).sqrt_()).mul_(direction)
+        self.moves.mul_(self.rho).addcmul_(move, move, value=1 - self.rho)
+        self.theta.add_(move, alpha=-self.lr)
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Update.state`."""
+        return {"theta": self.theta, "squares": self.squares, "moves": self.moves}
+
+
+class Ducb(Update):
+    """Hot-swapped SGD: the same bandit, search and reward as the optimizer's, for R runs at a time.
+
+    `block` arms are evaluated at once, from the one a run has come to; what the search would not have tried is neither
+    rewarded nor counted, so every run takes the decisions it would take alone, one trial after the other.
+    """
+
+    def __init__(
+        self, model: Model, theta: Tensor, rates: Sequence[float], bandit: Bandit, search: Search, block: int = 4
+    ) -> None:
+        super().__init__(model, theta, arms=len(rates))
+        self.bandit, self.search, self.reward = bandit, search, LogReduction()
+        self.rates = torch.tensor(rates, dtype=torch.float64, device=theta.device)
+        self.ahead = torch.arange(block, device=theta.device)
+        self.learned = bandit.start(len(theta), len(rates), theta.device)
+        self.direction = torch.zeros_like(theta)
+        self.memo: Any = None
+        blank = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        self.walk = search.begin(blank.long(), blank, arms=len(rates))
+        self.walk = Walk(*(tensor.clone() for tensor in self.walk))  # no two of them the same storage
+        self.all_done = torch.zeros((), dtype=torch.bool, device=theta.device)
+        fuse = torch.compile if theta.is_cuda else _as_it_is
+        self._open_walk, self._walk_on = fuse(self._open_walk), fuse(self._walk_on)  # type: ignore[method-assign]
+
+    def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
+        """See `Update.parts`."""
+        return {"begin": self._begin, "more": self._more, "end": self._end}
+
+    def step(self, run: Callable[[str], None], number: int) -> None:
+        """See `Update.step`."""
+        run("begin")
+        while not self.all_done:
+            run("more")
+        run("end")
+
+    def _begin(self, x: Tensor, y: Tensor) -> None:
+        gradient = self.model.gradient(self.theta, x, y)
+        self.direction.copy_(gradient.direction)
+        if self.memo is None:
+            self.memo = gradient.memo
+        else:
+            self.memo.copy_(gradient.memo)
+        learned, walk = self._open_walk(self.learned, gradient.loss)
+        _store(self.learned, learned)
+        _store(self.walk, walk)
+        self._more(x, y)
+
+    def _more(self, x: Tensor, y: Tensor) -> None:
+        arms = torch.minimum(self.walk.arm[:, None] + self.ahead, self.walk.last[:, None])
+        losses = self.model.trials(
+            self.theta, Gradient(self.walk.loss_before, self.direction, self.memo), self.rates[arms], x, y
+        )
+        learned, walk, tried = self._walk_on(self.learned, self.walk, arms, losses)
+        _store(self.learned, learned)
+        _store(self.walk, walk)
+        self.tally.trials += tried
+        self.all_done.copy_(walk.done.all())
+
+    def _open_walk(self, learned: BanditState, loss: Tensor) -> tuple[BanditState, Walk]:
+        proposal, learned = self.bandit.propose(learned)
+        return learned, self.search.begin(proposal, loss.double(), arms=len(self.rates))
+
+    def _walk_on(
+        self, learned: BanditState, walk: Walk, arms: Tensor, losses: Tensor
+    ) -> tuple[BanditState, Walk, Tensor]:
+        """Show the block's losses to the search one after the other."""
+        losses = losses.double()
+        rewards = self.reward.grant(walk.loss_before, walk.loss_before, losses)
+        tried = []
+        for number in range(losses.shape[1]):
+            tried.append(~walk.done)
+            walk = self.search.observe(walk, losses[:, number])
+        happened = torch.stack(tried, dim=1)
+        return self.bandit.observe(learned, arms, rewards, happened), walk, happened.sum(1)
+
+    def _end(self, x: Tensor, y: Tensor) -> None:
+        chosen = self.search.choose(self.walk)
+        moved = chosen >= 0
+        rate = torch.where(moved, self.rates[chosen.clamp(min=0)], 0.0)
+        step = torch.where(moved[:, None], rate.to(self.theta.dtype)[:, None] * self.direction, 0.0)
+        self.theta.sub_(step)
+        self.tally.rate += rate
+        self.tally.norm += torch.linalg.vector_norm(self.direction, dim=1)
+        self.tally.norms += 1
+        self.tally.arms.scatter_add_(1, chosen.clamp(min=0)[:, None], moved[:, None].to(self.tally.arms.dtype))
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Update.state`."""
+        return {"theta": self.theta, **self.learned._asdict()}
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+def _store(kept: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> None:
+    for old, value in zip(kept, new, strict=True):
+        old.copy_(value)

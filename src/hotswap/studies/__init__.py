@@ -1,0 +1,33 @@
+"""Studies: which runs there are, which of them share an ensemble, and the paper's own."""
+
+from hotswap.studies.paper import PAPER
+from hotswap.studies.plan import Unit, plan
+from hotswap.studies.spec import (
+    ALGORITHMS,
+    AdaDeltaFamily,
+    Algorithm,
+    DucbFamily,
+    Family,
+    NetworkSpec,
+    RunSpec,
+    SgdFamily,
+    StudySpec,
+)
+from hotswap.studies.toml import EXAMPLE, load_study
+
+__all__ = [
+    "ALGORITHMS",
+    "EXAMPLE",
+    "PAPER",
+    "AdaDeltaFamily",
+    "Algorithm",
+    "DucbFamily",
+    "Family",
+    "NetworkSpec",
+    "RunSpec",
+    "SgdFamily",
+    "StudySpec",
+    "Unit",
+    "load_study",
+    "plan",
+]

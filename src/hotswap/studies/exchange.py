@@ -1,0 +1,340 @@
+"""Tables out of a ledger and into another: units finished on different machines and days become one study.
+
+    FILE                    NAME.parquet or NAME.csv: one row a run and recorded epoch
+    NAME.arms.parquet|csv   how often each run took each arm
+    NAME.provenance.json    which study, in which precision, what measured it, and the checksums of the two tables
+
+The provenance is written last: whoever finds one whose checksums fit has all three files whole and of one moment.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotswap.errors import HotSwapError, StudyError
+from hotswap.files import replacing, write_text
+from hotswap.studies.spec import RunSpec, StudySpec
+from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Origin", "export", "import_files", "origin"]
+
+_FORMAT = 1
+_RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The study that an exported table is of: enough to make a folder for it."""
+
+    study: StudySpec
+    precision: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class _Export:
+    """An exported table with its side files, read and found whole."""
+
+    file: Path
+    origin: Origin
+    specs: tuple[StudySpec, ...]
+    metrics: tuple[dict[str, Any], ...]
+    arms: tuple[ArmCount, ...]
+    marks: dict[str, dict[str, Any]]
+    provenance: dict[str, list[dict[str, Any]]]
+
+
+def export(store: Store, file: Path | str) -> tuple[Path, Path, Path]:
+    """Write the ledger's tables, and return where: metrics, arms, provenance. Each file is whole or not there.
+
+    Raises:
+        StudyError: The file's ending is neither `.parquet` nor `.csv`, or it cannot be written.
+    """
+    paths = _paths(Path(file))
+    with store.transaction():  # all of one moment, whoever else is recording
+        frames = (store.metrics(), store.arms())
+        document = {
+            "format": _FORMAT,
+            "study": store.study.to_dict(),
+            "specs": [spec.to_dict() for spec in store.specs()],
+            "fingerprint": store.fingerprint,
+            "precision": store.precision,
+            "dtype": store.dtype,
+            "units": store.provenance(),
+            "runs": store.marks(),
+        }
+    try:
+        for path, frame in zip(paths, frames, strict=False):
+            with replacing(path) as part:
+                _write(frame, part)
+        document["sha256"] = {"metrics": _digest(paths[0]), "arms": _digest(paths[1])}
+        write_text(paths[2], json.dumps(document, indent=1, sort_keys=True) + "\n")
+    except OSError as error:
+        raise StudyError(f"{file} cannot be written ({error.strerror}); the study itself is untouched.") from error
+    return paths
+
+
+def origin(file: Path | str) -> Origin:
+    """Read which study an exported table is of.
+
+    Raises:
+        StudyError: Its provenance is missing or unreadable.
+    """
+    return _origin(Path(file), _document(Path(file)))
+
+
+def import_files(store: Store, files: Iterable[Path | str]) -> int:
+    """Merge exported tables into a study, or nothing if anything contradicts; return how many rows are new.
+
+    The study grows by what the tables' own study covers beyond it. Where the same run and epoch is there already, all
+    but `seconds` must be equal, and what is there stays.
+
+    Raises:
+        StudyError: A file is missing, unreadable or not as it was written; it is of another study or precision; it has
+            a run that is not in the study, or another value for the same run and epoch.
+    """
+    exports = [_load(Path(file)) for file in files]
+    with store.transaction():
+        return sum(_merge(store, item) for item in exports)
+
+
+# Merging.
+
+
+def _merge(store: Store, item: _Export) -> int:
+    with _named(item.file):
+        store.check(item.origin.study, precision=item.origin.precision, dtype=item.origin.dtype)
+    for spec in item.specs:
+        store.extend(spec, asked=False)
+    runs = {run.id: run for spec in store.specs() for run in spec.runs()}
+    for row in item.metrics:
+        _check_run(row, runs, item.file)
+    known = {(row["run"], row["epoch"]): row for row in _records(store.metrics())}
+    new = [row for row in item.metrics if (row["run"], row["epoch"]) not in known]
+    for row in item.metrics:
+        _check_same(row, known.get((row["run"], row["epoch"]), row), item.file)
+    _check_arms(_by_epoch(item.arms), _by_epoch(store.arms().itertuples(index=False, name=None)), known.keys(), item)
+    fresh = {(row["run"], row["epoch"]) for row in new}
+    names = MetricRow.__dataclass_fields__
+    store.write(
+        [MetricRow(**{name: row[name] for name in names}) for row in new],
+        [count for count in item.arms if count[:2] in fresh],
+    )
+    with _named(item.file):
+        store.mark(item.marks)
+    for unit, finishes in item.provenance.items():
+        for finish in finishes:
+            store.add_provenance(unit, finish)
+    return len(new)
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Say which file it was that the store refused."""
+    try:
+        yield
+    except StudyError as error:
+        raise StudyError(f"{file} cannot be imported: {error}") from error
+
+
+def _check_run(row: Mapping[str, Any], runs: Mapping[str, RunSpec], file: Path) -> None:
+    run = runs.get(row["run"])
+    if run is None:
+        raise StudyError(f"{file} has the run {row['run']}, which is not in the study; nothing was imported.")
+    for name in _RUN_COLUMNS:
+        expected = getattr(run, name)
+        if not _equal(row[name], float("nan") if expected is None else expected):
+            raise StudyError(
+                f"{file} says that {name} of the run {run.id} is {row[name]}, but it is {expected} in the study; "
+                "nothing was imported."
+            )
+
+
+def _check_same(row: Mapping[str, Any], known: Mapping[str, Any], file: Path) -> None:
+    for name in METRIC_COLUMNS:
+        if name != "seconds" and not _equal(row[name], known[name]):
+            raise StudyError(
+                f"{file} has {name} {row[name]} for the run {row['run']} at epoch {row['epoch']}, but the study has "
+                f"{known[name]}; nothing was imported."
+            )
+
+
+_Counts = dict[tuple[str, int], dict[int, int]]
+
+
+def _check_arms(theirs: _Counts, ours: _Counts, known: Iterable[Hashable], item: _Export) -> None:
+    """Counts belong to rows of the same table; for rows that the study has already, they must be the study's."""
+    measured = {(row["run"], row["epoch"]) for row in item.metrics}
+    for run, epoch in theirs.keys() - measured:
+        raise StudyError(
+            f"{item.file} has arm counts, but no metrics, for the run {run} at epoch {epoch}; nothing was imported."
+        )
+    for run, epoch in measured.intersection(known):
+        if theirs.get((run, epoch)) != ours.get((run, epoch)):
+            raise StudyError(
+                f"{item.file} has other arm counts than the study for the run {run} at epoch {epoch}; "
+                "nothing was imported."
+            )
+
+
+def _by_epoch(counts: Iterable[ArmCount]) -> _Counts:
+    found: _Counts = {}
+    for run, epoch, arm, count in counts:
+        found.setdefault((run, epoch), {})[arm] = count
+    return found
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Compare to the last digit: both formats keep every one. NaN equals NaN."""
+    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (only NaN differs from itself)
+
+
+# Reading. Nothing in a file is trusted: tables give numbers and names of known columns, the provenance plain JSON.
+
+
+def _load(file: Path) -> _Export:
+    metrics, arms, _ = _paths(file)
+    document = _document(file)
+    source = _origin(file, document)
+    for path, name in ((metrics, "metrics"), (arms, "arms")):
+        if not path.is_file():
+            raise StudyError(f"{path} is missing; an export is three files, keep them together.")
+        if _digest(path) != document["sha256"].get(name):
+            raise StudyError(f"{path} is not as it was when {_paths(file)[2].name} was written; export it again.")
+    rows = _read(metrics, METRIC_COLUMNS)
+    if len({(row["run"], row["epoch"]) for row in rows}) < len(rows):
+        raise StudyError(f"{file} has two rows for the same run and epoch; export it again.")
+    counts = [(row["run"], row["epoch"], row["arm"], row["count"]) for row in _read(arms, ARM_COLUMNS)]
+    try:
+        specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
+    except (HotSwapError, TypeError, ValueError) as error:
+        raise _unreadable(_paths(file)[2], error) from error
+    return _Export(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"])
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """Read the provenance beside a table, and check that everything is there and of the right kind."""
+    path = _paths(file)[2]
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StudyError(f"{path} is missing; an export is three files, keep them together.") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise StudyError(f"{path} is not a provenance that this hotswap knows; export it again, or update hotswap.")
+    kinds = {"study": dict, "specs": list, "units": dict, "runs": dict, "sha256": dict}
+    for key, kind in {**kinds, "fingerprint": str, "precision": str, "dtype": str}.items():
+        if not isinstance(document.get(key), kind):
+            raise _unreadable(path, f"{key} is missing")
+    if not all(_is_mark(mark) for mark in document["runs"].values()):
+        raise _unreadable(path, "runs has something else than numbers")
+    if not all(
+        isinstance(item, list) and all(isinstance(x, dict) for x in item) for item in document["units"].values()
+    ):
+        raise _unreadable(path, "units has something else than lists of what finished them")
+    return document
+
+
+def _is_mark(mark: object) -> bool:
+    whole = ("epoch", "finished")
+    return (
+        isinstance(mark, dict)
+        and all(isinstance(mark.get(name), int) for name in whole)
+        and isinstance(mark.get("seconds"), int | float)
+        and isinstance(mark.get("diverged"), int | None)
+    )
+
+
+def _origin(file: Path, document: Mapping[str, Any]) -> Origin:
+    try:
+        study = StudySpec.from_dict(document["study"])
+    except (HotSwapError, TypeError, ValueError) as error:
+        raise _unreadable(_paths(file)[2], error) from error
+    if study.fingerprint() != document["fingerprint"]:
+        raise _unreadable(_paths(file)[2], "its fingerprint is not that of its study")
+    return Origin(study, document["precision"], document["dtype"])
+
+
+def _read(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Read the rows of a table: these columns, as Python's own types, and no others."""
+    import pyarrow as pa  # noqa: PLC0415 (training needs none)
+
+    try:
+        found = _csv(path) if path.suffix == ".csv" else _parquet(path)
+        missing = [name for name in columns if name not in found]
+        if not missing:
+            values = [[_AS[kind](value) for value in found[name]] for name, kind in columns.items()]
+            return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+    raise StudyError(f"{path} lacks the column {missing[0]}; nothing was imported.")
+
+
+def _csv(path: Path) -> dict[str, list[Any]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        names, *rows = list(csv.reader(stream, strict=True)) or [[]]
+    columns = zip(*rows, strict=True) if rows else [() for _ in names]
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+def _parquet(path: Path) -> dict[str, list[Any]]:
+    import pyarrow.parquet as pq  # noqa: PLC0415 (training needs none)
+
+    # As bare lists: types that a file defines for itself, and could bring code along with, are not looked at.
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def _float(value: str | float | None) -> float:
+    """Read a number; an empty cell is NaN. Python's own reading gives back the very number that was written."""
+    return float("nan") if value is None or value == "" else float(value)
+
+
+def _whole(value: str | int) -> int:
+    return int(value) if isinstance(value, str) else operator.index(value)
+
+
+_AS: dict[str, Callable[[Any], Any]] = {"str": str, "int64": _whole, "float64": _float}
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
+    return records
+
+
+def _unreadable(path: Path, why: object) -> StudyError:
+    return StudyError(f"{path} cannot be read ({' '.join(str(why).split())}); nothing was imported.")
+
+
+# Writing.
+
+
+def _paths(file: Path) -> tuple[Path, Path, Path]:
+    if file.suffix not in {".parquet", ".csv"}:
+        raise StudyError(f"{file} ends in neither .parquet nor .csv; choose one of them.")
+    return file, file.with_name(f"{file.stem}.arms{file.suffix}"), file.with_name(f"{file.stem}.provenance.json")
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False, lineterminator="\n")
+    else:
+        frame.to_parquet(path, index=False, compression="zstd")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,63 @@
+"""Which runs share an ensemble: those that see the same minibatches and take the same kind of step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hotswap.errors import SettingError
+from hotswap.studies.spec import Algorithm, RunSpec, StudySpec
+
+__all__ = ["Unit", "plan"]
+
+# The algorithms with few runs go first: a study that is stopped early then has something to compare SGD with.
+ORDER: tuple[Algorithm, ...] = ("adadelta", "ducb", "sgd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Runs that are trained together, as one piece of work that is done or not.
+
+    Attributes:
+        algorithm: Of every run in it.
+        batch_size: Of every run in it.
+        runs: The runs, seed by seed.
+        part: Its number, from 1, where the runs of one algorithm and batch size were split; otherwise None.
+    """
+
+    algorithm: Algorithm
+    batch_size: int
+    runs: tuple[RunSpec, ...]
+    part: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Its name within the plan, such as `sgd-b64` or `sgd-b64-part2`."""
+        whole = f"{self.algorithm}-b{self.batch_size}"
+        return whole if self.part is None else f"{whole}-part{self.part}"
+
+
+def plan(study: StudySpec, max_runs: int | None = None) -> tuple[Unit, ...]:
+    """One unit per algorithm and batch size, in parts of at most `max_runs` runs.
+
+    Parts of one unit differ by at most one run in size, so that as few programs as possible have to be built.
+    """
+    if max_runs is not None and (isinstance(max_runs, bool) or not isinstance(max_runs, int) or max_runs < 1):
+        raise SettingError(f"plan(max_runs={max_runs!r}): max_runs must be a whole number of at least 1, or None.")
+    groups: dict[tuple[Algorithm, int], list[RunSpec]] = {}
+    for run in study.runs():
+        groups.setdefault((run.algorithm, run.batch_size), []).append(run)
+    units: list[Unit] = []
+    for algorithm, batch_size in sorted(groups, key=lambda group: (ORDER.index(group[0]), group[1])):
+        parts = _split(tuple(groups[algorithm, batch_size]), max_runs)
+        for number, runs in enumerate(parts, start=1):
+            part = number if len(parts) > 1 else None
+            units.append(Unit(algorithm=algorithm, batch_size=batch_size, runs=runs, part=part))
+    return tuple(units)
+
+
+def _split(runs: tuple[RunSpec, ...], most: int | None) -> list[tuple[RunSpec, ...]]:
+    """As few parts as `most` allows, the longer ones first."""
+    count = 1 if most is None else -(-len(runs) // most)  # rounded up
+    size, longer = divmod(len(runs), count)
+    ends = [size * (i + 1) + min(i + 1, longer) for i in range(count)]
+    return [runs[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,204 @@
+"""Training a study, unit by unit: resumable, stoppable, and never the same unit twice."""
+
+from __future__ import annotations
+
+import errno
+import math
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+
+from hotswap._version import __version__
+from hotswap.data import Dataset
+from hotswap.ensemble import EpochTally, TrainingData
+from hotswap.ensemble.checkpoint import load_latest, save
+from hotswap.errors import StudyError, UnitTaken, UnsupportedError
+from hotswap.studies.build import Built, build, on_device
+from hotswap.studies.plan import Unit, plan
+from hotswap.studies.spec import StudySpec
+from hotswap.studies.store import MetricRow, Store
+
+__all__ = ["Listener", "Precision", "RunOptions", "run_study"]
+
+Precision = Literal["fp32", "tf32", "fp64"]
+MILESTONES = (100, 300, 500)  # epochs whose weights are kept: the paper's timing tables start from them
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run, as against what: none of this decides a result, except the precision."""
+
+    device: str = "cpu"
+    precision: Precision = "fp32"
+    stop_after: float | None = None
+    """Minutes after which to stop at the next checkpoint."""
+    checkpoint_epochs: int = 50
+    checkpoint_minutes: float = 2.0
+    max_runs: int | None = None
+    """The most runs trained together, where memory is short."""
+
+
+class Listener(Protocol):
+    """Who watches."""
+
+    def say(self, text: str) -> None:
+        """Something a person should read."""
+
+    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
+        """A unit is taken up after `epoch` epochs of `epochs`."""
+
+    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+        """An epoch took so many seconds; `alive` runs are finite as far as is known."""
+
+    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
+        """A unit is finished, or put aside."""
+
+
+def run_study(store: Store, study: StudySpec, data: Dataset, options: RunOptions, listener: Listener) -> bool:
+    """Train every unit that is not finished and that no other process has; True if all are finished then."""
+    device = _device(options.device)
+    dtype = torch.float64 if options.precision == "fp64" else torch.float32
+    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    held = on_device(data, study, device, dtype)
+    deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
+    complete = True
+    for unit in plan(study, options.max_runs):
+        if store.finished(unit) >= study.epochs:
+            continue
+        if time.monotonic() >= deadline:
+            return False
+        try:
+            with store.unit_lock(unit):
+                complete &= _Training(store, study, unit, held, options, listener, deadline).run()
+        except UnitTaken as taken:
+            listener.say(str(taken))
+            complete = False
+    return complete
+
+
+def _device(name: str) -> torch.device:
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UnsupportedError("There is no CUDA device here; use --device cpu, or run where there is a GPU.")
+    return torch.device(name)
+
+
+class _Training:
+    """One unit, from its latest checkpoint to its last epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        study: StudySpec,
+        unit: Unit,
+        data: TrainingData,
+        options: RunOptions,
+        listener: Listener,
+        deadline: float,
+    ) -> None:
+        self.store, self.study, self.unit, self.options, self.listener = store, study, unit, options, listener
+        self.deadline = deadline
+        self.folder: Path = store.folder / "checkpoints" / unit.id
+        self.built: Built = build(study, unit, data)
+        self.diverged: set[str] = set()
+        self.seconds = 0.0
+
+    def run(self) -> bool:
+        """True if the unit is finished."""
+        if self.store.finished(self.unit) >= self.study.epochs:
+            return True  # another process was faster
+        start = self._resume()
+        self.listener.unit_begins(self.unit, start, self.study.epochs)
+        recorded = set(self.study.recorded_epochs())
+        saved_at, saved_when = start, time.monotonic()
+        finished = True
+        for epoch in range(start + 1, self.study.epochs + 1):
+            tally = self.built.ensemble.train_epoch(epoch - 1)
+            self.seconds += tally.seconds
+            if epoch in recorded:
+                self._record(epoch, tally)
+            self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), tally.seconds)
+            now = time.monotonic()
+            last = epoch == self.study.epochs
+            stop = now >= self.deadline and not last
+            due = epoch - saved_at >= self.options.checkpoint_epochs
+            due = due or now - saved_when >= 60 * self.options.checkpoint_minutes
+            if epoch in MILESTONES and self.unit.algorithm == "ducb":
+                self._save(epoch, keep=True)
+            elif due or last or stop:
+                self._save(epoch)
+                saved_at, saved_when = epoch, time.monotonic()
+            if stop:
+                finished = False
+                break
+        if finished:
+            self.store.finish(self.unit, self.study.epochs, self._provenance())
+        self.listener.unit_ends(self.unit, finished=finished)
+        return finished
+
+    def _resume(self) -> int:
+        checkpoint = load_latest(self.folder, self.listener.say)
+        if checkpoint is None or checkpoint.epoch > self.study.epochs:
+            return 0
+        for name, tensor in self.built.ensemble.update.state().items():
+            tensor.copy_(checkpoint.tensors[name])
+        self.seconds = float(checkpoint.notes["seconds"])
+        self.diverged = set(checkpoint.notes["diverged"])
+        self.listener.say(f"{self.unit.id}: going on from the checkpoint after epoch {checkpoint.epoch}.")
+        return checkpoint.epoch
+
+    def _save(self, epoch: int, *, keep: bool = False) -> None:
+        notes = {"seconds": self.seconds, "diverged": sorted(self.diverged), "unit": self.unit.id}
+        try:
+            save(self.folder, epoch, self.built.ensemble.update.state(), notes, keep=keep)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise StudyError(
+                f"The disk is full: the checkpoint of {self.unit.id} after epoch {epoch} could not be written. What "
+                "was stored before is safe; make room and run the same command again to go on."
+            ) from None
+
+    def _record(self, epoch: int, tally: EpochTally) -> None:
+        began = time.perf_counter()
+        measured = self.built.ensemble.measure()
+        self.seconds += time.perf_counter() - began
+        rows, counts = [], []
+        for place, run in enumerate(self.built.runs):
+            rows.append(
+                MetricRow(
+                    run=run.id,
+                    epoch=epoch,
+                    train_nll=measured.train_nll[place],
+                    test_error=measured.test_error[place],
+                    test_nll=measured.test_nll[place],
+                    mean_lr=tally.mean_rate[place] if self.unit.algorithm != "adadelta" else math.nan,
+                    trials=tally.trials[place],
+                    grad_norm=tally.gradient_norm[place],
+                    steps=tally.steps * epoch,
+                    seconds=self.seconds,
+                )
+            )
+            counts += [(run.id, epoch, arm, int(n)) for arm, n in enumerate(tally.arms[place]) if n]
+            if not math.isfinite(measured.train_nll[place]) and run.id not in self.diverged:
+                self.diverged.add(run.id)
+                self.store.diverged(run.id, epoch)
+        self.store.record(self.unit, epoch, rows, counts, seconds=self.seconds)
+
+    def _provenance(self) -> dict[str, Any]:
+        device = self.built.ensemble.data.train_x.device
+        return {
+            "hotswap": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+            "precision": self.options.precision,
+            "command": " ".join(["hotswap", *sys.argv[1:]]),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": self.seconds,
+        }

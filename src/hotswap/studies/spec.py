@@ -1,0 +1,414 @@
+"""A study, and each run in it: frozen, hashable, checked when made, and named by ids that never change."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, TypeVar, get_args
+
+from hotswap.arms import log_grid
+from hotswap.data import DATASETS
+from hotswap.errors import SettingError
+from hotswap.studies.checks import Check, build, instance_of, number, one_of, text, whole
+
+__all__ = [
+    "ALGORITHMS",
+    "FAMILIES",
+    "AdaDeltaFamily",
+    "Algorithm",
+    "DucbFamily",
+    "Family",
+    "NetworkSpec",
+    "RunSpec",
+    "SgdFamily",
+    "StudySpec",
+]
+
+Algorithm = Literal["sgd", "adadelta", "ducb"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+"""Every algorithm that a study can run."""
+
+HiddenUnit = Literal["sigmoid", "tanh", "relu"]
+Init = Literal["glorot", "sparse"]
+SearchName = Literal["backtracking", "first_decrease"]
+
+POSITIVE = number("a positive, finite number", lambda x: 0 < x < float("inf"))
+NOT_NEGATIVE = number("a finite number, 0 or more", lambda x: 0 <= x < float("inf"))
+FACTOR = number("a number in (0, 1]", lambda x: 0 < x <= 1)
+DECAY = number("a number in (0, 1)", lambda x: 0 < x < 1)
+MOMENTUM = number("a number in [0, 1)", lambda x: 0 <= x < 1)
+COUNT = whole(1)
+SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSpec:
+    """A multilayer perceptron: fully connected layers, ended by a softmax over the classes.
+
+    Attributes:
+        hidden: The sizes of the hidden layers, from the inputs on.
+        unit: What a hidden unit does with its input.
+        init: How weights begin: `"glorot"` is uniform with a width that depends on the layer's size, `"sparse"` gives
+            each unit a few Gaussian weights. Biases begin at zero.
+    """
+
+    hidden: tuple[int, ...] = (500, 300)
+    unit: HiddenUnit = "sigmoid"
+    init: Init = "glorot"
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        check.several("hidden", COUNT, distinct=False)
+        check.one("unit", one_of(get_args(HiddenUnit)))
+        check.one("init", one_of(get_args(Init)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdFamily:
+    """Stochastic gradient descent at every combination of three lists.
+
+    Attributes:
+        lr: Rates of the first epoch.
+        lr_decay: What the rate is multiplied with after each epoch.
+        momentum: The share of the velocity that is kept.
+    """
+
+    lr: tuple[float, ...]
+    lr_decay: tuple[float, ...]
+    momentum: tuple[float, ...]
+
+    algorithm: ClassVar[Algorithm] = "sgd"
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        check.several("lr", POSITIVE)
+        check.several("lr_decay", FACTOR)
+        check.several("momentum", MOMENTUM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaDeltaFamily:
+    """AdaDelta (Zeiler, 2012) with one setting.
+
+    Attributes:
+        rho: How much of the running averages is kept at each step.
+        eps: What is added under the square roots.
+        lr: What its step is multiplied with; 1 in the original.
+    """
+
+    rho: float = 0.95
+    eps: float = 1e-6
+    lr: float = 1.0
+
+    algorithm: ClassVar[Algorithm] = "adadelta"
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        check.one("rho", DECAY)
+        check.one("eps", POSITIVE)
+        check.one("lr", POSITIVE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DucbFamily:
+    """Hot-swapped stochastic gradient descent: a discounted UCB bandit proposes a rate, a search protects the step.
+
+    Attributes:
+        high: The largest rate.
+        low: The smallest rate.
+        count: How many rates there are, evenly spaced on a logarithmic scale.
+        discount: γ, how much of what the bandit knows is kept at each step.
+        exploration: c, the weight of the bandit's confidence widths.
+        search: How it walks from the proposed rate to smaller ones.
+        headroom: How many rates above the proposed one a walk begins.
+    """
+
+    high: float = 1e2
+    low: float = 1e-6
+    count: int = 33
+    discount: float = 0.99
+    exploration: float = 1e-8
+    search: SearchName = "backtracking"
+    headroom: int = 0
+
+    algorithm: ClassVar[Algorithm] = "ducb"
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        check.one("high", POSITIVE)
+        check.one("low", POSITIVE)
+        check.one("count", COUNT)
+        check.one("discount", FACTOR)
+        check.one("exploration", NOT_NEGATIVE)
+        check.one("search", one_of(get_args(SearchName)))
+        check.one("headroom", whole(0))
+        if self.low > self.high or (self.low == self.high and self.count > 1):
+            raise check.error("low", f"is {self.low!r}; it must be smaller than high, which is {self.high!r}.")
+        if len(set(self.rates)) < self.count:
+            raise check.error("count", f"is {self.count}; there are not so many different rates from high to low.")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The arms, from large to small."""
+        return log_grid(self.high, self.low, self.count)
+
+
+Family = SgdFamily | AdaDeltaFamily | DucbFamily
+"""An algorithm with everything about it that a study fixes or varies."""
+
+FAMILIES: Mapping[str, type[Family]] = {kind.algorithm: kind for kind in (SgdFamily, AdaDeltaFamily, DucbFamily)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run. `lr`, `lr_decay` and `momentum` belong to SGD and are None for the other algorithms."""
+
+    algorithm: Algorithm
+    batch_size: int
+    seed: int
+    lr: float | None = None
+    lr_decay: float | None = None
+    momentum: float | None = None
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        check.one("algorithm", one_of(ALGORITHMS))
+        check.one("batch_size", COUNT)
+        check.one("seed", SEED)
+        for name, rule in (("lr", POSITIVE), ("lr_decay", FACTOR), ("momentum", MOMENTUM)):
+            if self.algorithm == "sgd":
+                check.one(name, rule)
+            elif getattr(self, name) is not None:
+                raise check.error(name, f"is {getattr(self, name)!r}; it must be None for {self.algorithm}.")
+
+    @property
+    def id(self) -> str:
+        """Its name within the study, such as `sgd-b64-lr0.1-decay0.99-mom0.9-s0` or `ducb-b64-s0`."""
+        parts = [self.algorithm, f"b{self.batch_size}"]
+        for label, value in (("lr", self.lr), ("decay", self.lr_decay), ("mom", self.momentum)):
+            if value is not None:
+                parts.append(label + repr(value).removesuffix(".0"))  # repr gives every digit: no two runs share an id
+        return "-".join((*parts, f"s{self.seed}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySpec:
+    """Which runs there are, and everything that decides what comes out of each.
+
+    Attributes:
+        name: What it is called.
+        dataset: One of `hotswap.data.DATASETS`.
+        train_images: The first so many training images are used; None for all of them.
+        network: What is trained.
+        families: The algorithms, at most one family for each.
+        batch_sizes: Every algorithm runs with each of them.
+        seeds: Weight initialisations; every setting runs from each of them.
+        epochs: How long each run trains.
+        data_seed: Decides the order of the data, which is the same for all runs.
+        set_aside: Families of the whole study of which this is a part: not run here, but part of the fingerprint.
+    """
+
+    name: str
+    dataset: str = "mnist"
+    train_images: int | None = 50_000
+    network: NetworkSpec = NetworkSpec()
+    families: tuple[Family, ...]
+    batch_sizes: tuple[int, ...]
+    seeds: tuple[int, ...]
+    epochs: int
+    data_seed: int = 0
+    set_aside: tuple[Family, ...] = ()
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        check.one("name", text())
+        check.one("dataset", one_of(sorted(DATASETS)))
+        if self.train_images is not None:
+            check.one("train_images", COUNT)
+        check.one("network", instance_of(NetworkSpec))
+        check.several("families", instance_of(*FAMILIES.values()))
+        check.several("batch_sizes", COUNT)
+        check.several("seeds", SEED)
+        check.one("epochs", COUNT)
+        check.one("data_seed", SEED)
+        check.several("set_aside", instance_of(*FAMILIES.values()), empty=True)
+        self._check_one_family_each(check)
+        self._check_minibatches_are_full(check)
+
+    def _check_one_family_each(self, check: Check) -> None:
+        places = [f"families[{i}]" for i in range(len(self.families))]
+        places += [f"set_aside[{i}]" for i in range(len(self.set_aside))]
+        seen: dict[str, str] = {}
+        for place, family in zip(places, self.families + self.set_aside, strict=True):
+            if family.algorithm in seen:
+                raise check.error(place, f"is {family.algorithm}, as is {seen[family.algorithm]}; give each once.")
+            seen[family.algorithm] = place
+
+    def _check_minibatches_are_full(self, check: Check) -> None:
+        for i, size in enumerate(self.batch_sizes):
+            if self.train_images is not None and size > self.train_images:
+                raise check.error(
+                    f"batch_sizes[{i}]", f"is {size}; it must be at most train_images, which is {self.train_images}."
+                )
+
+    def runs(self) -> tuple[RunSpec, ...]:
+        """Every run: by family, batch size, seed, and then the settings of the family."""
+        return tuple(
+            RunSpec(algorithm=family.algorithm, batch_size=batch_size, seed=seed, **setting)
+            for family in self.families
+            for batch_size in self.batch_sizes
+            for seed in self.seeds
+            for setting in _settings(family)
+        )
+
+    def family(self, algorithm: str) -> Family:
+        """The family of an algorithm of this study."""
+        for family in self.families:
+            if family.algorithm == algorithm:
+                return family
+        raise SettingError(
+            f"StudySpec.family({algorithm!r}): it is not in the study; choose from {_listed(self.algorithms)}."
+        )
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """The algorithms that run, in the order of their families."""
+        return tuple(family.algorithm for family in self.families)
+
+    def recorded_epochs(self) -> tuple[int, ...]:
+        """The epochs after which runs are measured: 1, 2, 5, every tenth, and the last."""
+        wanted = {1, 2, 5, *range(10, self.epochs + 1, 10), self.epochs}
+        return tuple(sorted(epoch for epoch in wanted if epoch <= self.epochs))
+
+    def select(
+        self,
+        *,
+        algorithms: Iterable[str] | None = None,
+        batch_sizes: Iterable[int] | None = None,
+        seeds: int | None = None,
+        epochs: int | None = None,
+    ) -> StudySpec:
+        """A part of this study, with the same fingerprint; what is None stays whole.
+
+        Args:
+            algorithms: These only.
+            batch_sizes: These only.
+            seeds: The first so many only.
+            epochs: So many only, from the first.
+
+        Raises:
+            SettingError: Something was asked for that is not in the study; the message lists what is.
+        """
+        kept = _part("algorithms", algorithms, self.algorithms)
+        return replace(
+            self,
+            families=tuple(family for family in self.families if family.algorithm in kept),
+            set_aside=self.set_aside + tuple(family for family in self.families if family.algorithm not in kept),
+            batch_sizes=_part("batch_sizes", batch_sizes, self.batch_sizes),
+            seeds=self.seeds[: _at_most("seeds", seeds, len(self.seeds))],
+            epochs=_at_most("epochs", epochs, self.epochs),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The study as JSON has it; `from_dict` is the way back."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        plain["families"] = [_family_to_dict(family) for family in self.families]
+        plain["set_aside"] = [_family_to_dict(family) for family in self.set_aside]
+        return plain
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> StudySpec:
+        """The study that `to_dict` wrote."""
+        owner = "StudySpec.from_dict:"
+        table = dict(stored)
+        if "network" in table:
+            table["network"] = build(NetworkSpec, table["network"], f"{owner} network")
+        for key in ("families", "set_aside"):
+            if isinstance(table.get(key), list):
+                table[key] = [_family_from_dict(item, f"{owner} {key}[{i}]") for i, item in enumerate(table[key])]
+        return build(cls, table, owner)
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over everything that decides what a given run has measured at a given epoch.
+
+        Results with the same fingerprint belong together: which batch sizes, seeds, grid values and epochs were
+        chosen says which results there are, not what they are, and a name says nothing at all.
+        """
+        constants = {family.algorithm: _constants(family) for family in self.families + self.set_aside}
+        decisive = {
+            "dataset": self.dataset,
+            "train_images": self.train_images,
+            "network": asdict(self.network),
+            "families": {algorithm: values for algorithm, values in constants.items() if values},
+            "data_seed": self.data_seed,
+        }
+        canonical = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _settings(family: Family) -> list[dict[str, float]]:
+    """What varies between the runs of one family, batch size and seed."""
+    if not isinstance(family, SgdFamily):
+        return [{}]
+    grid = itertools.product(family.lr, family.lr_decay, family.momentum)
+    return [{"lr": lr, "lr_decay": lr_decay, "momentum": momentum} for lr, lr_decay, momentum in grid]
+
+
+def _constants(family: Family) -> dict[str, Any]:
+    """What all runs of a family share: its tuples are grids, whose values stand in each run's id instead."""
+    return {name: value for name, value in asdict(family).items() if not isinstance(value, tuple)}
+
+
+def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple[T, ...]:
+    """What was asked for, in the order of the study."""
+    if asked is None:
+        return present
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        raise SettingError(
+            f"StudySpec.select: {name} is {asked!r}; it must be a list, with items of {_listed(present)}."
+        )
+    wanted = tuple(asked)
+    if not wanted:
+        raise SettingError(f"StudySpec.select: {name} is empty; choose from {_listed(present)}.")
+    for item in wanted:
+        if item not in present:
+            raise SettingError(
+                f"StudySpec.select: {name} has {item!r}, which is not in the study; choose from {_listed(present)}."
+            )
+    return tuple(item for item in present if item in wanted)
+
+
+def _at_most(name: str, asked: int | None, present: int) -> int:
+    if asked is None:
+        return present
+    if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= present:
+        raise SettingError(f"StudySpec.select: {name} is {asked!r}; it must be a whole number from 1 to {present}.")
+    return asked
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(str(value) for value in values)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, which is how JSON returns them."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _family_to_dict(family: Family) -> dict[str, Any]:
+    return {"algorithm": family.algorithm, **_plain(asdict(family))}
+
+
+def _family_from_dict(stored: object, owner: str) -> Family:
+    table = dict(stored) if isinstance(stored, Mapping) else {}
+    algorithm = table.pop("algorithm", None)
+    if not isinstance(algorithm, str) or algorithm not in FAMILIES:
+        raise SettingError(f"{owner} algorithm is {algorithm!r}; it must be one of {_listed(ALGORITHMS)}.")
+    return build(FAMILIES[algorithm], table, owner)

@@ -1,0 +1,658 @@
+"""The ledger: what a study has measured so far, in one SQLite file that outlives the processes that fill it.
+
+    DIR/ledger.sqlite       the study, its runs and units, what was recorded, what recorded it
+    DIR/units/UNIT.lock     held by the process that trains the unit, let go by the system when that process ends
+
+Every change is one transaction, on the disk before the call returns: whoever is killed, whenever, leaves the ledger as
+it was after some call. Needs no torch; pandas only to hand out tables.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from hotswap.errors import SettingError, StudyError, UnitTaken
+from hotswap.files import replacing
+from hotswap.studies.plan import Unit, plan
+from hotswap.studies.spec import StudySpec
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ARM_COLUMNS", "METRIC_COLUMNS", "ArmCount", "MetricRow", "Store", "Summary", "UnitSummary"]
+
+_MARK = 0x48535750  # "HSWP" in the file's header: a ledger, not just any SQLite file
+_SCHEMA = 1
+_PATIENCE = 30.0  # seconds to wait for another process's transaction; each takes milliseconds
+_GLANCE = 0.25  # seconds to insist on a unit's lock: `summary` holds it for an instant to see whether it is free
+_TABLES = """
+CREATE TABLE study (fingerprint TEXT NOT NULL, precision TEXT NOT NULL, dtype TEXT NOT NULL, epochs INTEGER NOT NULL);
+CREATE TABLE specs (asked INTEGER PRIMARY KEY, spec TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (id TEXT PRIMARY KEY, algorithm TEXT NOT NULL, batch_size INTEGER NOT NULL, seed INTEGER NOT NULL,
+    lr REAL, lr_decay REAL, momentum REAL, unit TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
+    seconds REAL NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0, diverged INTEGER);
+CREATE TABLE metrics (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, train_nll REAL, test_error REAL,
+    test_nll REAL, mean_lr REAL, trials REAL, grad_norm REAL, steps INTEGER NOT NULL, seconds REAL,
+    PRIMARY KEY (run, epoch)) WITHOUT ROWID;
+CREATE TABLE arms (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, arm INTEGER NOT NULL,
+    count INTEGER NOT NULL, PRIMARY KEY (run, epoch, arm)) WITHOUT ROWID;
+CREATE TABLE finishes (unit TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (unit, provenance));
+"""
+
+_MARKS = ("epoch", "seconds", "finished", "diverged")
+
+METRIC_COLUMNS = {
+    **{"run": "str", "algorithm": "str", "batch_size": "int64", "seed": "int64"},
+    **{"lr": "float64", "lr_decay": "float64", "momentum": "float64", "epoch": "int64"},
+    **{"train_nll": "float64", "test_error": "float64", "test_nll": "float64", "mean_lr": "float64"},
+    **{"trials": "float64", "grad_norm": "float64", "steps": "int64", "seconds": "float64"},
+}
+"""The columns of `Store.metrics`, in order, and their types. A setting that an algorithm does not have is NaN."""
+
+ARM_COLUMNS = {"run": "str", "epoch": "int64", "arm": "int64", "count": "int64"}
+"""The columns of `Store.arms`, in order, and their types."""
+
+ArmCount = tuple[str, int, int, int]
+"""Run, epoch, arm, and how often the run took the arm in that epoch."""
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """What one run measured at one epoch. Any float may be NaN or infinite: a run that diverged is data.
+
+    `seconds` counts the training of the run's unit, from its first epoch on.
+    """
+
+    run: str
+    epoch: int
+    train_nll: float
+    test_error: float
+    test_nll: float
+    mean_lr: float
+    trials: float
+    grad_norm: float
+    steps: int
+    seconds: float
+
+    def plain(self) -> tuple[str | int | float, ...]:
+        """Return the values as Python's own types: SQLite would take a NumPy scalar for a row of bytes."""
+        kinds: dict[Any, Callable[[Any], str | int | float]] = {"str": str, "int": int, "float": float}
+        return tuple(kinds[field.type](getattr(self, field.name)) for field in fields(self))
+
+
+@dataclass(frozen=True)
+class UnitSummary:
+    """Where one unit stands.
+
+    `pid` is the process that trains it, where one does; `seconds_left` is None while there is no pace to guess it from.
+    """
+
+    id: str
+    algorithm: str
+    batch_size: int
+    runs: int
+    epochs_done: int
+    epochs: int
+    seconds: float
+    diverged: int
+    state: Literal["done", "running", "left"]
+    pid: int | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Where a study stands."""
+
+    name: str
+    precision: str
+    units: tuple[UnitSummary, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Training time so far, over all units."""
+        return sum(unit.seconds for unit in self.units)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Training time to come, for one process; None while there is no pace to guess it from."""
+        left = [unit.seconds_left for unit in self.units if unit.seconds_left is not None]
+        return sum(left) if len(left) == len(self.units) else None
+
+
+class Store:
+    """One study's folder, open. Made by `Store.create` or `Store.open`, closed by `close` or at the end of a `with`."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        self.folder = folder
+        self._sql = connection
+        self.fingerprint, self.precision, self.dtype = map(
+            str, connection.execute("SELECT fingerprint, precision, dtype FROM study").fetchone()
+        )
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path | str,
+        study: StudySpec,
+        *,
+        precision: str,
+        dtype: str = "float32",
+        max_runs: int | None = None,
+    ) -> Self:
+        """Open the study's folder, making it where need be.
+
+        A folder that holds the same study grows by what is asked beyond it: epochs, batch sizes, seeds, algorithms.
+
+        Args:
+            folder: Where the study lives.
+            study: What to run.
+            precision: How matrix products are computed, `fp32` or `tf32`.
+            dtype: Of the weights.
+            max_runs: The most runs of a unit, as for `plan`.
+
+        Raises:
+            StudyError: The folder holds another study, or this one computed otherwise.
+        """
+        folder = Path(folder)
+        with _explained(folder):
+            lock = _acquire(folder / "units" / ".create.lock", _PATIENCE)
+            if lock is None:
+                raise StudyError(f"Another process has been setting up {folder} for {_PATIENCE:.0f} s; try again.")
+            try:
+                if not (folder / "ledger.sqlite").exists():
+                    _found(folder / "ledger.sqlite", study, precision, dtype)
+            finally:
+                _release(lock)
+        store = cls.open(folder)
+        try:
+            store.check(study, precision=precision, dtype=dtype)
+            store.extend(study, max_runs=max_runs)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Open a folder that holds a study.
+
+        Raises:
+            StudyError: It holds none, or a ledger that is damaged or newer than this program.
+        """
+        folder = Path(folder)
+        ledger = folder / "ledger.sqlite"
+        if not ledger.is_file():
+            raise StudyError(f"{folder} holds no study; `hotswap study run` starts one.")
+        with _explained(folder):
+            return cls(folder, _connect(ledger))
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._sql.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Make all of a block's changes, or none; what it reads is of one moment. Inside another, it is part of it."""
+        if self._sql.in_transaction:
+            yield self._sql
+            return
+        with _explained(self.folder), self._sql:
+            self._sql.execute("BEGIN IMMEDIATE")
+            yield self._sql
+
+    def _read(self, query: str, *values: object) -> list[Any]:
+        with _explained(self.folder):
+            return self._sql.execute(query, values).fetchall()
+
+    # What the study is.
+
+    @property
+    def study(self) -> StudySpec:
+        """The study as it was last asked for. The ledger covers all that was ever asked."""
+        return self.specs()[-1]
+
+    def specs(self) -> list[StudySpec]:
+        """Return the study in each extent in which it was asked for, the last one last."""
+        return [
+            StudySpec.from_dict(json.loads(text)) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")
+        ]
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs each run is to have: the most that was asked for."""
+        return int(self._read("SELECT epochs FROM study")[0][0])
+
+    def check(self, study: StudySpec, *, precision: str, dtype: str) -> None:
+        """Raise a StudyError for another study than the folder's, or the same one computed otherwise."""
+        if study.fingerprint() != self.fingerprint:
+            raise StudyError(
+                f"{self.folder} holds the study {self.study.name!r} ({self.fingerprint[:12]}), not {study.name!r} "
+                f"({study.fingerprint()[:12]}); choose another folder."
+            )
+        if (precision, dtype) != (self.precision, self.dtype):
+            raise StudyError(
+                f"{self.folder} holds results computed in {self.precision} with {self.dtype} weights, not in "
+                f"{precision} with {dtype}; choose another folder, or keep to that."
+            )
+
+    def extend(self, study: StudySpec, *, max_runs: int | None = None, asked: bool = True) -> None:
+        """Add the runs and epochs of `study`, the same study in another extent; nothing is ever taken away.
+
+        Args:
+            study: What is to be covered too.
+            max_runs: The most runs of a unit, as for `plan`.
+            asked: This is now the study to run; otherwise it only came along with results.
+        """
+        spec = json.dumps(study.to_dict(), sort_keys=True)
+        with self.transaction() as sql:
+            if asked:
+                sql.execute("INSERT OR REPLACE INTO specs (spec) VALUES (?)", (spec,))
+            else:
+                sql.execute("INSERT OR IGNORE INTO specs SELECT min(asked) - 1, ? FROM specs", (spec,))
+            sql.execute("UPDATE study SET epochs = max(epochs, ?)", (study.epochs,))
+            sql.executemany(
+                "INSERT OR IGNORE INTO runs (id, algorithm, batch_size, seed, lr, lr_decay, momentum, unit)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (run.id, run.algorithm, run.batch_size, run.seed, run.lr, run.lr_decay, run.momentum, unit.id)
+                    for unit in plan(study, max_runs)
+                    for run in unit.runs
+                ],
+            )
+
+    # Who trains what.
+
+    @contextmanager
+    def unit_lock(self, unit: Unit) -> Iterator[None]:
+        """Hold a unit, so that no other process trains it; the system lets go of it however this process ends.
+
+        Ask `finished` once the unit is held: another process may just have finished it.
+
+        Raises:
+            UnitTaken: Another process holds it, or a unit of another plan that has some of the same runs.
+        """
+        path = self._lock_file(unit.id)
+        with _explained(self.folder):
+            lock = _acquire(path, _GLANCE)
+        if lock is None:
+            raise UnitTaken(unit.id, _holder(path))
+        try:
+            self._claim(unit)
+            yield
+        finally:
+            _release(lock)
+
+    def _claim(self, unit: Unit) -> None:
+        """Note that the runs are now in this unit. Of two units that share a run, the second finds the first's note."""
+        with self.transaction() as sql:
+            claims = {str(self._run(run.id, "unit")[0]) for run in unit.runs} - {unit.id}
+            for path in map(self._lock_file, sorted(claims)):
+                if _is_locked(path):
+                    raise UnitTaken(unit.id, _holder(path))
+            sql.executemany("UPDATE runs SET unit = ? WHERE id = ?", [(unit.id, run.id) for run in unit.runs])
+
+    def _lock_file(self, unit: str) -> Path:
+        return self.folder / "units" / f"{unit}.lock"
+
+    def _run(self, run: str, columns: str) -> Any:
+        for values in self._read(f"SELECT {columns} FROM runs WHERE id = ?", run):
+            return values
+        raise StudyError(f"Run {run} is not in the study of {self.folder}.")
+
+    # What was measured.
+
+    def record(
+        self,
+        unit: Unit,
+        epoch: int,
+        rows: Sequence[MetricRow],
+        arm_counts: Sequence[ArmCount] = (),
+        *,
+        seconds: float | None = None,
+    ) -> None:
+        """Record what a unit's runs measured, and that the unit has come to `epoch`; what was there is replaced.
+
+        Args:
+            unit: Of which unit.
+            epoch: How far it has come; less than before where it was taken up again from a checkpoint.
+            rows: At most one a run and epoch.
+            arm_counts: How often which arm was taken.
+            seconds: How long the unit has been trained; the latest of the rows if not given.
+        """
+        members = [run.id for run in unit.runs]
+        strangers = ({row.run for row in rows} | {count[0] for count in arm_counts}).difference(members)
+        if strangers:
+            raise SettingError(f"Store.record({unit.id}, {epoch}): run {min(strangers)} is not in this unit.")
+        with self.transaction() as sql:
+            self.write(rows, arm_counts)
+            spent = max((float(row.seconds) for row in rows), default=None) if seconds is None else float(seconds)
+            share = None if spent is None else spent / len(members)  # each run's, so that units can be planned anew
+            sql.executemany(
+                "UPDATE runs SET epoch = ?, seconds = coalesce(?, seconds) WHERE id = ?",
+                [(int(epoch), share, run) for run in members],
+            )
+
+    def write(self, rows: Iterable[MetricRow], arm_counts: Iterable[ArmCount]) -> None:
+        """Write rows and counts, whatever unit they are of, in the place of those of the same run and epoch."""
+        plain = [row.plain() for row in rows]  # NaN becomes NULL in SQLite, and NaN again on its way out
+        counts = [(str(run), int(epoch), int(arm), int(count)) for run, epoch, arm, count in arm_counts]
+        with self.transaction() as sql:
+            stale = {row[:2] for row in plain} | {count[:2] for count in counts}
+            sql.executemany("DELETE FROM arms WHERE run = ? AND epoch = ?", stale)
+            sql.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", plain)
+            sql.executemany("INSERT INTO arms VALUES (?, ?, ?, ?)", counts)
+
+    def diverged(self, run: str, epoch: int) -> None:
+        """Mark a run as diverged in `epoch`; the earliest mark stays."""
+        self.mark({run: {"diverged": int(epoch)}})
+
+    def finish(self, unit: Unit, epochs: int, provenance: Mapping[str, Any]) -> None:
+        """Note that a unit is finished for so many epochs, and what did it: versions, device, command, date, duration.
+
+        Raises:
+            StudyError: A run of the unit has no row at its last epoch.
+        """
+        members = [run.id for run in unit.runs]
+        with self.transaction():
+            self.mark({run: {"epoch": epochs, "finished": epochs} for run in members})
+            self.add_provenance(unit.id, {"epochs": epochs, **provenance, "runs": members})
+
+    def finished(self, unit: Unit) -> int:
+        """Return for how many epochs every run of a unit is finished, here or elsewhere."""
+        return min(int(self._run(run.id, "finished")[0]) for run in unit.runs)
+
+    # What comes out.
+
+    def summary(self) -> Summary:
+        """Return where each unit stands, with an estimate of the time it still takes."""
+        epochs = self.epochs
+        units = []
+        for name, algorithm, batch_size, runs, finished, epoch, seconds, diverged in self._read(
+            "SELECT unit, algorithm, batch_size, count(*), min(finished), min(epoch), sum(seconds), count(diverged)"
+            " FROM runs GROUP BY unit ORDER BY algorithm, batch_size, unit"
+        ):
+            path = self._lock_file(name)
+            done = min(epoch, epochs)
+            unit = UnitSummary(name, algorithm, batch_size, runs, done, epochs, seconds, diverged, "left")
+            if finished >= epochs:
+                unit = replace(unit, state="done")
+            elif _is_locked(path):
+                unit = replace(unit, state="running", pid=_holder(path))
+            units.append(unit)
+        timed = tuple(replace(unit, seconds_left=_seconds_left(unit, units)) for unit in units)
+        return Summary(self.study.name, self.precision, timed)
+
+    def metrics(self) -> pd.DataFrame:
+        """Return one row a run and recorded epoch, columns as in `METRIC_COLUMNS`, sorted by run and epoch."""
+        return self._table(
+            "SELECT run, algorithm, batch_size, seed, lr, lr_decay, momentum, m.epoch, train_nll, test_error, test_nll,"
+            " mean_lr, trials, grad_norm, steps, m.seconds"
+            " FROM metrics AS m JOIN runs ON runs.id = run ORDER BY run, m.epoch",
+            METRIC_COLUMNS,
+        )
+
+    def arms(self) -> pd.DataFrame:
+        """Return how often each run took each arm in each recorded epoch, columns as in `ARM_COLUMNS`, sorted."""
+        return self._table("SELECT run, epoch, arm, count FROM arms ORDER BY run, epoch, arm", ARM_COLUMNS)
+
+    def _table(self, query: str, columns: Mapping[str, str]) -> pd.DataFrame:
+        import pandas as pd  # noqa: PLC0415 (training needs none)
+
+        return pd.DataFrame(self._read(query), columns=list(columns)).astype(dict(columns))
+
+    def marks(self) -> dict[str, dict[str, Any]]:
+        """Return, by run that was begun, how far it is and for how many epochs finished, when it diverged, its time."""
+        begun = self._read("SELECT id, epoch, seconds, finished, diverged FROM runs WHERE epoch > 0 ORDER BY id")
+        return {run: dict(zip(_MARKS, marks, strict=True)) for run, *marks in begun}
+
+    def mark(self, marks: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add marks such as `marks` returns: the further one counts, and the earliest divergence.
+
+        Raises:
+            StudyError: A run is to be marked as finished that has no row at its last epoch.
+        """
+        with self.transaction() as sql:
+            for run, new in marks.items():
+                epoch, seconds, finished, diverged = self._run(run, ", ".join(_MARKS))
+                if new.get("epoch", -1) >= epoch:
+                    epoch, seconds = new["epoch"], new.get("seconds", seconds)
+                finished = max(finished, new.get("finished", 0))
+                diverged = min((d for d in (diverged, new.get("diverged")) if d is not None), default=None)
+                sql.execute(
+                    "UPDATE runs SET epoch = ?, seconds = ?, finished = ?, diverged = ? WHERE id = ?",
+                    (epoch, seconds, finished, diverged, run),
+                )
+            for run, last in self._read(
+                "SELECT id, finished FROM runs WHERE finished > 0 AND NOT EXISTS"
+                " (SELECT 1 FROM metrics WHERE run = runs.id AND metrics.epoch = finished) LIMIT 1"
+            ):
+                raise StudyError(f"Run {run} is said to be finished, but has no row at its last epoch, {last}.")
+
+    def provenance(self) -> dict[str, list[dict[str, Any]]]:
+        """Return by unit what finished which runs of it for how many epochs, in the order in which that was noted."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for unit, text in self._read("SELECT unit, provenance FROM finishes ORDER BY unit, rowid"):
+            found.setdefault(unit, []).append(json.loads(text))
+        return found
+
+    def add_provenance(self, unit: str, provenance: Mapping[str, Any]) -> None:
+        """Note what finished a unit, here or elsewhere; once, however often it is noted."""
+        with self.transaction() as sql:
+            text = json.dumps(dict(provenance), sort_keys=True)
+            sql.execute("INSERT OR IGNORE INTO finishes VALUES (?, ?)", (unit, text))
+
+
+def _seconds_left(unit: UnitSummary, units: Sequence[UnitSummary]) -> float | None:
+    """Guess from the pace of the unit itself, or else of those most like it: seconds for one epoch of one run."""
+    left = unit.runs * (unit.epochs - unit.epochs_done)
+    if unit.state == "done" or not left:
+        return 0.0
+    measured = [other for other in units if other.seconds > 0 and other.epochs_done > 0]
+    for alike in (
+        [other for other in measured if other.id == unit.id],
+        [other for other in measured if (other.algorithm, other.batch_size) == (unit.algorithm, unit.batch_size)],
+        [other for other in measured if other.algorithm == unit.algorithm],
+        measured,
+    ):
+        if alike:
+            return left * sum(u.seconds for u in alike) / sum(u.runs * u.epochs_done for u in alike)
+    return None
+
+
+# The file.
+
+
+def _found(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
+    """Write a new ledger, whole or not at all."""
+    for kind in ("-wal", "-shm"):  # of a ledger that was deleted: SQLite would replay them into the new one
+        ledger.with_name(ledger.name + kind).unlink(missing_ok=True)
+    with replacing(ledger) as part:
+        sql = sqlite3.connect(part, isolation_level=None)
+        try:
+            sql.executescript(f"PRAGMA application_id = {_MARK}; PRAGMA user_version = {_SCHEMA}; {_TABLES}")
+            sql.execute("INSERT INTO study VALUES (?, ?, ?, ?)", (study.fingerprint(), precision, dtype, study.epochs))
+            sql.execute("INSERT INTO specs (spec) VALUES (?)", (json.dumps(study.to_dict(), sort_keys=True),))
+            # Readers do not wait for a writer, nor it for them; the file remembers this, and closing empties the log.
+            sql.execute("PRAGMA journal_mode = WAL")
+        finally:
+            sql.close()
+
+
+def _connect(ledger: Path) -> sqlite3.Connection:
+    """Open a ledger that is there, is sound, and is one of ours."""
+    sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=_PATIENCE, isolation_level=None)
+    try:
+        _inspect(sql, ledger)
+        # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
+        # the disk counts as recorded: they would be missing for good. It costs one fsync an epoch.
+        sql.execute("PRAGMA synchronous = FULL")
+        sql.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        sql.close()
+        raise
+    return sql
+
+
+def _inspect(sql: sqlite3.Connection, ledger: Path) -> None:
+    mark, schema = (sql.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if mark != _MARK:
+        raise StudyError(f"{ledger} is not a study's ledger; choose another folder.")
+    if schema > _SCHEMA:
+        raise StudyError(
+            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows {_SCHEMA}); "
+            "update hotswap."
+        )
+    (verdict,) = sql.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StudyError(_damaged(ledger.parent, verdict.splitlines()[-1]))
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say about the ledger into a sentence that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        # The low byte is the kind of failure; a mistake of ours, in SQL or in its values, has none of these.
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if kind not in _SENTENCES:
+            raise
+        raise StudyError(_SENTENCES[kind](folder, str(error))) from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+        raise StudyError((_full if full else _unusable)(folder, error.strerror or str(error))) from error
+
+
+def _full(folder: Path, _: str) -> str:
+    return (
+        f"The disk that holds {folder} is full; nothing stored so far was lost. "
+        "Make room and give the same command again: the study goes on from its last checkpoint."
+    )
+
+
+def _damaged(folder: Path, said: str) -> str:
+    return (
+        f"The ledger of {folder} is damaged ({said}); put back a copy of the folder, or move it away, start anew "
+        "and import what was exported."
+    )
+
+
+def _unusable(folder: Path, said: str) -> str:
+    return f"The study in {folder} cannot be read or written ({said}); check the folder's permissions and its disk."
+
+
+def _busy(folder: Path, _: str) -> str:
+    return f"Another process has kept the ledger of {folder} busy for {_PATIENCE:.0f} s; try again."
+
+
+_SENTENCES: dict[int, Callable[[Path, str], str]] = {
+    **{sqlite3.SQLITE_FULL: _full, sqlite3.SQLITE_BUSY: _busy},
+    **{sqlite3.SQLITE_CORRUPT: _damaged, sqlite3.SQLITE_NOTADB: _damaged},
+    **dict.fromkeys(
+        (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), _unusable
+    ),
+}
+
+
+# The locks. A lock belongs to an open file, so the system lets go of it when the process ends, however it ends. The
+# file itself stays: were it deleted, two processes could hold the locks of two files of one name.
+
+_held: set[int] = set()
+
+
+def _acquire(path: Path, patience: float) -> int | None:
+    """Lock a file and write our process id into it; None if another has it for all of `patience` seconds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + patience
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    _held.add(descriptor)
+    try:
+        while not _lock(descriptor):
+            if time.monotonic() > deadline:
+                _release(descriptor)
+                return None
+            time.sleep(0.01)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    except BaseException:
+        _release(descriptor)
+        raise
+    return descriptor
+
+
+def _release(descriptor: int) -> None:
+    if descriptor in _held:
+        _held.remove(descriptor)
+        os.close(descriptor)
+
+
+def _forget() -> None:
+    """Close the copies in a process forked from the holder: the lock would outlive the holder with them."""
+    for descriptor in tuple(_held):
+        _release(descriptor)
+
+
+def _is_locked(path: Path) -> bool:
+    """Say whether some process holds the lock, by trying to take it."""
+    if not path.exists():
+        return False
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return not _lock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
+
+
+def _holder(path: Path) -> int | None:
+    """Read who holds a lock that is held; None if it has not written its id yet."""
+    with suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
+
+
+if sys.platform == "win32":
+
+    def _lock(descriptor: int, *, shared: bool = False) -> bool:  # Windows has none that are shared
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a locked byte cannot be read, so not one of the process id
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+
+else:
+    os.register_at_fork(after_in_child=_forget)
+
+    def _lock(descriptor: int, *, shared: bool = False) -> bool:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

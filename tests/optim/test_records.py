@@ -1,0 +1,43 @@
+"""What an optimizer tells about itself."""
+
+from __future__ import annotations
+
+import torch
+
+from hotswap import HotSwap, HotSwapSGD
+from hotswap.optim import ArmStatistics, Statistics
+from tests.optim.helpers import batches, loss_of, model
+
+
+def test_statistics_print_as_a_table() -> None:
+    rows = (ArmStatistics({"lr": 10.0}, 1.5, -0.25, -0.2), ArmStatistics({"lr": 0.001}, 0.0, 0.0, float("inf")))
+    assert str(Statistics(rows)).splitlines() == [
+        "arm     lr  count  mean reward  index",
+        "  0     10    1.5        -0.25   -0.2",
+        "  1  0.001      0            0    inf  <- largest index",
+    ]
+
+
+def test_before_the_first_step_one_arm_is_marked() -> None:
+    shown = str(HotSwapSGD(model().parameters()).statistics())
+    assert shown.count("largest index") == 1
+    assert len(shown.splitlines()) == 34
+
+
+def test_repr_is_one_line() -> None:
+    optimizer = HotSwap(torch.optim.Adam(model().parameters()), {"lr": [1.0, 0.1], "betas": [(0.9, 0.99)]})
+    assert repr(optimizer).startswith("HotSwap(Adam, arms: 1 betas x 2 lr, DiscountedUCB(")
+
+
+def test_a_step_that_does_not_move_leaves_the_values_in_force() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters(), lr=[1e6, 0.1])
+    for batch in batches(20):
+        optimizer.step(loss_of(net, batch))
+    taken = optimizer._in_force
+    optimizer.arms = type(optimizer.arms)(("lr",), ((1e9, 1e8),))
+    optimizer._move.arms = optimizer.arms
+    optimizer.step(loss_of(net, batches(1)[0]))
+    assert optimizer.last_step is not None
+    assert optimizer.last_step.arm is None
+    assert optimizer._in_force == taken

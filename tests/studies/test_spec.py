@@ -1,0 +1,426 @@
+"""Studies as data: their runs, ids, parts, fingerprints and round trips."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotswap.arms import log_grid
+from hotswap.errors import SettingError
+from hotswap.studies import (
+    ALGORITHMS,
+    PAPER,
+    AdaDeltaFamily,
+    DucbFamily,
+    NetworkSpec,
+    RunSpec,
+    SgdFamily,
+    StudySpec,
+)
+
+SGD = SgdFamily(lr=(1.0, 0.1), lr_decay=(0.99, 1.0), momentum=(0.0, 0.5, 0.9))
+SMALL = StudySpec(
+    name="small",
+    dataset="digits",
+    train_images=100,
+    network=NetworkSpec(hidden=(8,), unit="tanh"),
+    families=(SGD, AdaDeltaFamily(eps=1e-7), DucbFamily(count=5)),
+    batch_sizes=(16, 32),
+    seeds=(3, 5),
+    epochs=12,
+)
+
+
+def whole_numbers(least: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
+    return st.lists(st.integers(least, 10_000), min_size=1, max_size=4, unique=True).map(tuple)
+
+
+def several(low: float, high: float) -> st.SearchStrategy[tuple[float, ...]]:
+    return st.lists(st.floats(low, high), min_size=1, max_size=4, unique=True).map(tuple)
+
+
+SGD_FAMILIES = st.builds(SgdFamily, lr=several(1e-9, 1e3), lr_decay=several(1e-3, 1.0), momentum=several(0.0, 0.999))
+ADADELTA_FAMILIES = st.builds(AdaDeltaFamily, rho=st.floats(0.01, 0.99), eps=st.floats(1e-12, 1.0))
+DUCB_FAMILIES = st.builds(
+    DucbFamily,
+    high=st.floats(1.0, 1e3),
+    low=st.floats(1e-9, 0.5),
+    count=st.integers(1, 40),
+    search=st.sampled_from(("backtracking", "first_decrease")),
+    headroom=st.integers(0, 3),
+)
+STUDIES = st.builds(
+    StudySpec,
+    name=st.sampled_from(("a", "my study")),
+    dataset=st.sampled_from(("digits", "mnist")),
+    train_images=st.none() | st.integers(10_000, 60_000),
+    network=st.builds(NetworkSpec, hidden=whole_numbers(), init=st.sampled_from(("glorot", "sparse"))),
+    families=st.tuples(SGD_FAMILIES, ADADELTA_FAMILIES, DUCB_FAMILIES)
+    .flatmap(st.permutations)
+    .flatmap(lambda families: st.integers(1, 3).map(lambda count: tuple(families[:count]))),
+    batch_sizes=whole_numbers(),
+    seeds=whole_numbers(0),
+    epochs=st.integers(1, 1000),
+    data_seed=st.integers(0, 2**63 - 1),
+)
+
+
+# Runs and their ids
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (
+            RunSpec(algorithm="sgd", batch_size=64, seed=0, lr=0.1, lr_decay=0.99, momentum=0.9),
+            "sgd-b64-lr0.1-decay0.99-mom0.9-s0",
+        ),
+        (
+            RunSpec(algorithm="sgd", batch_size=1024, seed=2, lr=1.0, lr_decay=1.0, momentum=0.0),
+            "sgd-b1024-lr1-decay1-mom0-s2",
+        ),
+        (
+            RunSpec(algorithm="sgd", batch_size=128, seed=1, lr=1e-5, lr_decay=0.995, momentum=-0.0),
+            "sgd-b128-lr1e-05-decay0.995-mom0-s1",
+        ),
+        (RunSpec(algorithm="ducb", batch_size=64, seed=0), "ducb-b64-s0"),
+        (RunSpec(algorithm="adadelta", batch_size=512, seed=2), "adadelta-b512-s2"),
+    ],
+)
+def test_ids_never_change(run: RunSpec, expected: str) -> None:
+    assert run.id == expected
+
+
+def test_an_id_does_not_tell_one_from_one_point_zero() -> None:
+    whole = RunSpec(algorithm="sgd", batch_size=64, seed=0, lr=1, lr_decay=1, momentum=0)
+    decimal = RunSpec(algorithm="sgd", batch_size=64, seed=0, lr=1.0, lr_decay=1.0, momentum=0.0)
+    assert whole.id == decimal.id
+    assert type(whole.lr) is float
+
+
+def test_runs_go_by_family_batch_size_seed_and_setting() -> None:
+    runs = SMALL.runs()
+    assert len(runs) == 2 * 2 * (12 + 1 + 1)
+    assert [run.id for run in runs[:4]] == [
+        "sgd-b16-lr1-decay0.99-mom0-s3",
+        "sgd-b16-lr1-decay0.99-mom0.5-s3",
+        "sgd-b16-lr1-decay0.99-mom0.9-s3",
+        "sgd-b16-lr1-decay1-mom0-s3",
+    ]
+    assert runs[12].id == "sgd-b16-lr1-decay0.99-mom0-s5"
+    assert [run.id for run in runs[-4:]] == ["ducb-b16-s3", "ducb-b16-s5", "ducb-b32-s3", "ducb-b32-s5"]
+
+
+@given(STUDIES)
+@settings(max_examples=50, deadline=None)
+def test_no_two_runs_share_an_id(study: StudySpec) -> None:
+    ids = [run.id for run in study.runs()]
+    assert len(set(ids)) == len(ids)
+    settings_of = {"sgd": 1, "adadelta": 1, "ducb": 1}
+    if "sgd" in study.algorithms:
+        family = study.family("sgd")
+        assert isinstance(family, SgdFamily)
+        settings_of["sgd"] = len(family.lr) * len(family.lr_decay) * len(family.momentum)
+    per_seed = sum(settings_of[algorithm] for algorithm in study.algorithms)
+    assert len(ids) == per_seed * len(study.batch_sizes) * len(study.seeds)
+
+
+def test_close_rates_keep_their_own_ids() -> None:
+    close = replace(SMALL, families=(replace(SGD, lr=(0.1, 0.10000000000000002)),))
+    assert len({run.id for run in close.runs()}) == len(close.runs())
+
+
+# Families
+
+
+def test_families_know_their_algorithm() -> None:
+    assert [family.algorithm for family in SMALL.families] == ["sgd", "adadelta", "ducb"]
+    assert SMALL.algorithms == ALGORITHMS == ("sgd", "adadelta", "ducb")
+    assert SMALL.family("adadelta") == AdaDeltaFamily(eps=1e-7)
+    with pytest.raises(SettingError, match=r"family\('adam'\).*choose from sgd, adadelta, ducb\."):
+        SMALL.family("adam")
+
+
+def test_the_rates_of_ducb() -> None:
+    assert DucbFamily().rates == log_grid(1e2, 1e-6, 33)
+    assert DucbFamily(high=1, low=0.01, count=3).rates == pytest.approx((1.0, 0.1, 0.01))
+
+
+def test_specs_are_frozen_hashable_and_equal_by_value() -> None:
+    assert hash(SMALL) == hash(replace(SMALL))
+    assert len({SMALL, replace(SMALL), replace(SMALL, epochs=13)}) == 2
+    assert hash(replace(SMALL, batch_sizes=[16, 32])) == hash(SMALL)  # type: ignore[arg-type]  # lists become tuples
+    with pytest.raises(FrozenInstanceError):
+        SMALL.epochs = 3  # type: ignore[misc]
+
+
+# Recorded epochs
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [
+        (1, (1,)),
+        (2, (1, 2)),
+        (4, (1, 2, 4)),
+        (5, (1, 2, 5)),
+        (10, (1, 2, 5, 10)),
+        (33, (1, 2, 5, 10, 20, 30, 33)),
+    ],
+)
+def test_recorded_epochs(epochs: int, expected: tuple[int, ...]) -> None:
+    assert replace(SMALL, epochs=epochs).recorded_epochs() == expected
+
+
+# Parts of a study
+
+
+def test_a_part_keeps_the_order_of_the_study() -> None:
+    part = SMALL.select(algorithms=["ducb", "sgd"], batch_sizes=[32], seeds=1, epochs=3)
+    assert part.algorithms == ("sgd", "ducb")
+    assert (part.batch_sizes, part.seeds, part.epochs) == ((32,), (3,), 3)
+    assert {run.id for run in part.runs()} <= {run.id for run in SMALL.runs()}
+    assert len(part.runs()) == 13
+    assert SMALL.select() == SMALL
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"algorithms": ["adam"]},
+            "algorithms has 'adam', which is not in the study; choose from sgd, adadelta, ducb.",
+        ),
+        ({"algorithms": "sgd"}, "algorithms is 'sgd'; it must be a list, with items of sgd, adadelta, ducb."),
+        ({"algorithms": []}, "algorithms is empty; choose from sgd, adadelta, ducb."),
+        ({"batch_sizes": [16, 64]}, "batch_sizes has 64, which is not in the study; choose from 16, 32."),
+        ({"batch_sizes": 16}, "batch_sizes is 16; it must be a list, with items of 16, 32."),
+        ({"seeds": 3}, "seeds is 3; it must be a whole number from 1 to 2."),
+        ({"seeds": 0}, "seeds is 0; it must be a whole number from 1 to 2."),
+        ({"epochs": 13}, "epochs is 13; it must be a whole number from 1 to 12."),
+        ({"epochs": True}, "epochs is True; it must be a whole number from 1 to 12."),
+    ],
+)
+def test_what_is_not_in_the_study_cannot_be_selected(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        SMALL.select(**asked)
+    assert str(caught.value) == f"StudySpec.select: {message}"
+
+
+def test_what_a_part_left_out_cannot_be_selected_from_it() -> None:
+    with pytest.raises(SettingError, match="'ducb', which is not in the study; choose from sgd, adadelta"):
+        SMALL.select(algorithms=["sgd", "adadelta"]).select(algorithms=["ducb"])
+
+
+# Fingerprints
+
+
+def test_a_fingerprint_never_changes() -> None:
+    assert PAPER.fingerprint() == "0845392ce6316b44"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_parts_have_the_fingerprint_of_the_whole(algorithm: str) -> None:
+    part = SMALL.select(algorithms=[algorithm], batch_sizes=[16], seeds=1, epochs=2)
+    assert part.fingerprint() == SMALL.fingerprint()
+    assert StudySpec.from_dict(part.to_dict()).fingerprint() == SMALL.fingerprint()
+
+
+def test_a_part_of_a_part_too() -> None:
+    part = SMALL.select(algorithms=["adadelta", "ducb"]).select(algorithms=["adadelta"])
+    assert part.algorithms == ("adadelta",)
+    assert set(part.set_aside) == {SGD, DucbFamily(count=5)}
+    assert part.fingerprint() == SMALL.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"epochs": 100},
+        {"batch_sizes": (8,)},
+        {"seeds": (0, 1)},
+        {"families": (replace(SGD, lr=(0.5,), momentum=(0.1,)), *SMALL.families[1:])},
+        {"families": SMALL.families[::-1]},
+    ],
+)
+def test_what_only_chooses_runs_is_not_in_the_fingerprint(change: dict[str, Any]) -> None:
+    changed = replace(SMALL, **change)
+    assert changed != SMALL
+    assert changed.fingerprint() == SMALL.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": "mnist"},
+        {"train_images": 99},
+        {"train_images": None},
+        {"data_seed": 1},
+        {"network": replace(SMALL.network, hidden=(9,))},
+        {"network": replace(SMALL.network, unit="relu")},
+        {"network": replace(SMALL.network, init="sparse")},
+    ],
+)
+def test_what_decides_a_result_is_in_the_fingerprint(change: dict[str, Any]) -> None:
+    assert replace(SMALL, **change).fingerprint() != SMALL.fingerprint()
+
+
+CONSTANTS: dict[type[AdaDeltaFamily | DucbFamily], dict[str, Any]] = {
+    AdaDeltaFamily: {"rho": 0.5, "eps": 0.5, "lr": 0.5},
+    DucbFamily: {
+        **{"high": 10.0, "low": 1e-5, "count": 6, "discount": 0.9, "exploration": 0.0},
+        **{"search": "first_decrease", "headroom": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [(kind, name, value) for kind, constants in CONSTANTS.items() for name, value in constants.items()],
+)
+def test_a_constant_of_a_family_is_in_the_fingerprint(
+    kind: type[AdaDeltaFamily | DucbFamily], name: str, value: Any
+) -> None:
+    assert set(CONSTANTS[kind]) == {field.name for field in fields(kind)}
+    before = replace(SMALL, families=(SGD, kind()))
+    after = replace(SMALL, families=(SGD, kind(**{name: value})))
+    assert before.fingerprint() != after.fingerprint()
+    assert before.select(algorithms=["sgd"]).fingerprint() != after.select(algorithms=["sgd"]).fingerprint()
+
+
+# Round trips
+
+
+@given(STUDIES)
+@settings(max_examples=50, deadline=None)
+def test_json_and_back(study: StudySpec) -> None:
+    plain = study.to_dict()
+    stored = json.loads(json.dumps(plain))
+    assert stored == plain
+    again = StudySpec.from_dict(stored)
+    assert again == study
+    assert [run.id for run in again.runs()] == [run.id for run in study.runs()]
+    assert again.fingerprint() == study.fingerprint()
+
+
+def test_a_part_survives_json() -> None:
+    part = SMALL.select(algorithms=["ducb"])
+    assert StudySpec.from_dict(json.loads(json.dumps(part.to_dict()))) == part
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epoch": 3}, "has no key 'epoch'; the valid keys are"),
+        ({"epochs": "3"}, "epochs is '3'; it must be a whole number of at least 1."),
+        ({"network": {"hidden": [0]}}, "network hidden[0] is 0; it must be a whole number of at least 1."),
+        ({"network": 3}, "network 3 is not a table of settings."),
+        (
+            {"families": [{"algorithm": "adam"}]},
+            "families[0] algorithm is 'adam'; it must be one of sgd, adadelta, ducb.",
+        ),
+        ({"families": [3]}, "families[0] algorithm is None; it must be one of sgd, adadelta, ducb."),
+        ({"families": [{"algorithm": "ducb", "count": 0}]}, "families[0] count is 0; it must be a whole number"),
+        (
+            {"families": [{"algorithm": "sgd"}]},
+            "families[0] lr, lr_decay, momentum are missing, and there is no default.",
+        ),
+    ],
+)
+def test_stored_studies_that_are_wrong(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        StudySpec.from_dict({**SMALL.to_dict(), **change})
+    assert str(caught.value).startswith(f"StudySpec.from_dict: {message}")
+
+
+# Settings that cannot be meant
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "message"),
+    [
+        (NetworkSpec, {"hidden": ()}, "hidden is empty; it must have at least one item, a whole number of at least 1."),
+        (NetworkSpec, {"hidden": (5, 2.0)}, "hidden[1] is 2.0; it must be a whole number of at least 1."),
+        (NetworkSpec, {"hidden": 5}, "hidden is 5; it must be a list, each item a whole number of at least 1."),
+        (NetworkSpec, {"unit": "gelu"}, "unit is 'gelu'; it must be one of sigmoid, tanh, relu."),
+        (NetworkSpec, {"init": None}, "init is None; it must be one of glorot, sparse."),
+        (SgdFamily, {"lr": (0.0,)}, "lr[0] is 0.0; it must be a positive, finite number."),
+        (SgdFamily, {"lr": (1.0, float("nan"))}, "lr[1] is nan; it must be a positive, finite number."),
+        (SgdFamily, {"lr": (10**400,)}, "lr[0] is "),
+        (SgdFamily, {"lr": "0.1"}, "lr is '0.1'; it must be a list, each item a positive, finite number."),
+        (SgdFamily, {"lr": (1, 0.1, 1.0)}, "lr[2] is 1.0 again; give each value once."),
+        (SgdFamily, {"lr_decay": (1.01,)}, "lr_decay[0] is 1.01; it must be a number in (0, 1]."),
+        (SgdFamily, {"momentum": (0, 0.5, 1)}, "momentum[2] is 1; it must be a number in [0, 1)."),
+        (SgdFamily, {"momentum": (True,)}, "momentum[0] is True; it must be a number in [0, 1)."),
+        (AdaDeltaFamily, {"rho": 1.0}, "rho is 1.0; it must be a number in (0, 1)."),
+        (AdaDeltaFamily, {"eps": 0}, "eps is 0; it must be a positive, finite number."),
+        (AdaDeltaFamily, {"lr": "1"}, "lr is '1'; it must be a positive, finite number."),
+        (DucbFamily, {"low": 1e3}, "low is 1000.0; it must be smaller than high, which is 100.0."),
+        (DucbFamily, {"low": 1e2}, "low is 100.0; it must be smaller than high, which is 100.0."),
+        (DucbFamily, {"count": 0}, "count is 0; it must be a whole number of at least 1."),
+        (DucbFamily, {"high": 1 + 2e-16, "low": 1}, "count is 33; there are not so many different rates"),
+        (DucbFamily, {"discount": 0}, "discount is 0; it must be a number in (0, 1]."),
+        (DucbFamily, {"exploration": -1}, "exploration is -1; it must be a finite number, 0 or more."),
+        (DucbFamily, {"search": "golden"}, "search is 'golden'; it must be one of backtracking, first_decrease."),
+        (DucbFamily, {"headroom": -1}, "headroom is -1; it must be a whole number of at least 0."),
+        (RunSpec, {"algorithm": "adam"}, "algorithm is 'adam'; it must be one of sgd, adadelta, ducb."),
+        (RunSpec, {"lr": None}, "lr is None; it must be a positive, finite number."),
+        (RunSpec, {"algorithm": "ducb"}, "lr is 0.1; it must be None for ducb."),
+        (StudySpec, {"name": " "}, "name is ' '; it must be one line of text, not empty."),
+        (StudySpec, {"name": "a\nb"}, "name is 'a\\nb'; it must be one line of text, not empty."),
+        (StudySpec, {"dataset": "cifar"}, "dataset is 'cifar'; it must be one of digits, mnist."),
+        (StudySpec, {"train_images": 0}, "train_images is 0; it must be a whole number of at least 1."),
+        (StudySpec, {"network": (500,)}, "network is (500,); it must be a NetworkSpec."),
+        (StudySpec, {"families": ()}, "families is empty; it must have at least one item,"),
+        (
+            StudySpec,
+            {"families": ("sgd",)},
+            "families[0] is 'sgd'; it must be a SgdFamily or AdaDeltaFamily or DucbFamily.",
+        ),
+        (
+            StudySpec,
+            {"families": (SGD, replace(SGD, lr=(2,)))},
+            "families[1] is sgd, as is families[0]; give each once.",
+        ),
+        (StudySpec, {"set_aside": (DucbFamily(),)}, "set_aside[0] is ducb, as is families[2]; give each once."),
+        (
+            StudySpec,
+            {"batch_sizes": (16, 101)},
+            "batch_sizes[1] is 101; it must be at most train_images, which is 100.",
+        ),
+        (StudySpec, {"seeds": (0, 0)}, "seeds[1] is 0 again; give each value once."),
+        (StudySpec, {"seeds": (-1,)}, "seeds[0] is -1; it must be a whole number of at least 0 and at most"),
+        (StudySpec, {"seeds": (2**63,)}, "seeds[0] is 9223372036854775808; it must be a whole number of at least 0"),
+        (StudySpec, {"epochs": 0}, "epochs is 0; it must be a whole number of at least 1."),
+        (StudySpec, {"data_seed": None}, "data_seed is None; it must be a whole number of at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_meant(make: Any, arguments: dict[str, Any], message: str) -> None:
+    valid: dict[Any, Any] = {
+        SgdFamily: SGD,
+        RunSpec: RunSpec(algorithm="sgd", batch_size=16, seed=0, lr=0.1, lr_decay=1.0, momentum=0.0),
+        StudySpec: SMALL,
+    }
+    with pytest.raises(SettingError) as caught:
+        replace(valid.get(make) or make(), **arguments)
+    assert str(caught.value).startswith(f"{make.__name__}: {message}")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_the_limit_of_a_minibatch_is_all_of_the_images() -> None:
+    assert replace(SMALL, batch_sizes=(100,)).batch_sizes == (100,)
+    assert replace(SMALL, train_images=None, batch_sizes=(101,)).batch_sizes == (101,)
+
+
+def test_studies_need_no_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; import hotswap.studies.toml, hotswap.studies.paper"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

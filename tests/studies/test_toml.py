@@ -1,0 +1,227 @@
+"""Studies from files: what loads, and what a wrong file is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hotswap.data import DATASETS
+from hotswap.errors import SettingError
+from hotswap.studies import (
+    EXAMPLE,
+    AdaDeltaFamily,
+    DucbFamily,
+    NetworkSpec,
+    SgdFamily,
+    StudySpec,
+    load_study,
+)
+
+TOP = 'name = "mine"\nbatch_sizes = [16]\nseeds = [0]\nepochs = 3\n'
+SGD = "[sgd]\nlr = [0.1]\nlr_decay = [1]\nmomentum = [0]\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that messages call by its bare name."""
+    monkeypatch.chdir(tmp_path)
+    return Path("study.toml")
+
+
+def test_the_example_loads(file: Path) -> None:
+    file.write_text(EXAMPLE, encoding="utf-8")
+    assert load_study(file) == StudySpec(
+        name="digits",
+        dataset="digits",
+        train_images=1400,
+        network=NetworkSpec(hidden=(64, 32)),
+        families=(
+            SgdFamily(lr=(1.0, 0.3, 0.1), lr_decay=(0.99, 1.0), momentum=(0.0, 0.9)),
+            AdaDeltaFamily(),
+            DucbFamily(),
+        ),
+        batch_sizes=(32, 64),
+        seeds=(0, 1, 2),
+        epochs=30,
+    )
+
+
+def test_the_example_shows_every_key_and_choice() -> None:
+    tables = dict(re.findall(r"^\[(\w+)\](.*?)(?=^\[|\Z)", EXAMPLE, re.MULTILINE | re.DOTALL))
+    for table, kind in {
+        "network": NetworkSpec,
+        "sgd": SgdFamily,
+        "adadelta": AdaDeltaFamily,
+        "ducb": DucbFamily,
+    }.items():
+        assert re.findall(r"^(\w+) =", tables[table], re.MULTILINE) == [field.name for field in fields(kind)]
+    top = EXAMPLE.split("[network]")[0]
+    given = set(re.findall(r"^(\w+) =", top, re.MULTILINE))
+    assert given == {field.name for field in fields(StudySpec)} - {"network", "families", "set_aside"}
+    for choice in (*DATASETS, "sigmoid", "tanh", "relu", "glorot", "sparse", "backtracking", "first_decrease"):
+        assert f'"{choice}"' in EXAMPLE
+
+
+def test_the_least_that_a_file_must_say(file: Path) -> None:
+    file.write_text(TOP + "[ducb]\n", encoding="utf-8")
+    assert load_study(str(file)) == StudySpec(
+        name="mine", train_images=None, families=(DucbFamily(),), batch_sizes=(16,), seeds=(0,), epochs=3
+    )
+
+
+def test_whole_numbers_will_do_for_rates(file: Path) -> None:
+    file.write_text(TOP + SGD, encoding="utf-8")
+    assert load_study(file).runs()[0].id == "sgd-b16-lr0.1-decay1-mom0-s0"
+
+
+def test_a_byte_order_mark_and_other_line_ends_are_nothing_wrong(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + (TOP + SGD).replace("\n", "\r\n").encode())
+    assert load_study(file).name == "mine"
+
+
+def test_the_order_of_the_tables_does_not_matter(file: Path) -> None:
+    file.write_text(TOP + "[ducb]\n[adadelta]\n" + SGD, encoding="utf-8")
+    assert load_study(file).algorithms == ("sgd", "adadelta", "ducb")
+
+
+WRONG = {
+    # Keys and tables
+    "unknown key": (
+        "epoch = 3\n" + TOP + SGD,
+        "has no key 'epoch'; the valid keys are name, dataset, train_images, batch_sizes, seeds, epochs, data_seed "
+        "(nearest: epochs).",
+    ),
+    "nothing like a key": (
+        "zzz = 3\n" + TOP + SGD,
+        "has no key 'zzz'; the valid keys are name, dataset, train_images, batch_sizes, seeds, epochs, data_seed.",
+    ),
+    "unknown key in a table": (
+        TOP + SGD.replace("momentum", "momentun"),
+        "[sgd] has no key 'momentun'; the valid keys are lr, lr_decay, momentum (nearest: momentum).",
+    ),
+    "unknown algorithm": (
+        TOP + "[adam]\nlr = 0.1\n",
+        "has no table 'adam'; the valid tables are network, sgd, adadelta, ducb.",
+    ),
+    "misspelt algorithm": (
+        TOP + "[adadleta]\n",
+        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb (nearest: adadelta).",
+    ),
+    "no algorithm": (
+        TOP + "[network]\n",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb].",
+    ),
+    "empty file": ("", "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb]."),
+    "key below a table": (
+        TOP.replace("epochs = 3\n", "") + SGD + "epochs = 3\n",
+        "[sgd] epochs belongs to the top of the file, above the first [table].",
+    ),
+    "a table that is a value": (
+        "sgd = true\n" + TOP,
+        "sgd is not a table; write its settings once, below the line [sgd].",
+    ),
+    "an array of tables": (
+        TOP + "[" + SGD.replace("[sgd]", "[sgd]]"),
+        "sgd is not a table; write its settings once, below the line [sgd].",
+    ),
+    "a key given a table": (
+        TOP.replace("epochs = 3", "epochs.most = 3") + SGD,
+        "epochs is {'most': 3}; it must be a whole",
+    ),
+    "missing key": (TOP.replace("epochs = 3\n", "") + SGD, "epochs is missing, and there is no default."),
+    "missing keys": ("seeds = [0]\n" + SGD, "name, batch_sizes, epochs are missing, and there is no default."),
+    "missing key in a table": (
+        TOP + "[sgd]\nlr = [0.1]\nlr_decay = [1.0]\n",
+        "[sgd] momentum is missing, and there is no default.",
+    ),
+    # Values
+    "unknown data set": (
+        'dataset = "cifar"\n' + TOP + SGD,
+        "dataset is 'cifar'; it must be one of digits, mnist.",
+    ),
+    "unknown unit": (
+        TOP + '[network]\nunit = "gelu"\n' + SGD,
+        "[network] unit is 'gelu'; it must be one of sigmoid, tanh, relu.",
+    ),
+    "unknown initialisation": (
+        TOP + '[network]\ninit = "he"\n' + SGD,
+        "[network] init is 'he'; it must be one of glorot, sparse.",
+    ),
+    "unknown search": (
+        TOP + '[ducb]\nsearch = "golden"\n',
+        "[ducb] search is 'golden'; it must be one of backtracking, first_decrease.",
+    ),
+    "wrong type": (
+        TOP.replace("= 3", '= "3"') + SGD,
+        "epochs is '3'; it must be a whole number of at least 1.",
+    ),
+    "true is not one": (TOP.replace("= 3", "= true") + SGD, "epochs is True; it must be a whole number of at least 1."),
+    "a value for a list": (
+        TOP.replace("[16]", "16") + SGD,
+        "batch_sizes is 16; it must be a list, each item a whole number of at least 1.",
+    ),
+    "a list for a value": (
+        TOP + "[adadelta]\nrho = [0.95]\n",
+        "[adadelta] rho is [0.95]; it must be a number in (0, 1).",
+    ),
+    "empty list": (
+        TOP + SGD.replace("[0.1]", "[]"),
+        "[sgd] lr is empty; it must have at least one item, a positive, finite number.",
+    ),
+    "an item of a list": (
+        TOP + SGD.replace("[0]", "[0.0, 0.5, 1.5]"),
+        "[sgd] momentum[2] is 1.5; it must be a number in [0, 1).",
+    ),
+    "an item of the wrong type": (
+        TOP + '[network]\nhidden = [64, "32"]\n' + SGD,
+        "[network] hidden[1] is '32'; it must be a whole number of at least 1.",
+    ),
+    "twice in a list": (TOP.replace("[16]", "[16, 16]") + SGD, "batch_sizes[1] is 16 again; give each value once."),
+    "not a number": (
+        TOP + SGD.replace("[0.1]", "[nan]"),
+        "[sgd] lr[0] is nan; it must be a positive, finite number.",
+    ),
+    "bounds reversed": (
+        TOP + "[ducb]\nhigh = 0.1\nlow = 1\n",
+        "[ducb] low is 1.0; it must be smaller than high, which is 0.1.",
+    ),
+    "minibatch too large": (
+        "train_images = 10\n" + TOP + SGD,
+        "batch_sizes[0] is 16; it must be at most train_images, which is 10.",
+    ),
+    # Not TOML at all
+    "syntax": (
+        TOP + "[sgd\n",
+        "this is not TOML: Expected ']' at the end of a table declaration (at line 5, column 5).",
+    ),
+    "twice": (TOP + "epochs = 4\n", "this is not TOML: Cannot overwrite a value (at line 5, column 11)."),
+    "unfinished": (TOP + "data_seed =", "this is not TOML: Invalid value (at line 5, the end of the file)."),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG.values(), ids=WRONG.keys())
+def test_what_a_wrong_file_is_told(file: Path, content: str, message: str) -> None:
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(SettingError) as caught:
+        load_study(file)
+    said = str(caught.value)
+    assert said.startswith(f"study.toml: {message}")
+    assert "\n" not in said
+    assert said.endswith(".")
+
+
+def test_files_that_cannot_be_read(file: Path) -> None:
+    with pytest.raises(
+        SettingError, match=r"^study\.toml: there is no such file; `hotswap study new` writes an example"
+    ):
+        load_study(file)
+    file.write_bytes(b"name = '\xff'")
+    with pytest.raises(SettingError, match=r"^study\.toml: byte 8 is not UTF-8 text"):
+        load_study(file)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(SettingError, match=r"^study\.toml: the file cannot be read"):
+        load_study(file)
