@@ -42,10 +42,18 @@ def test_version() -> None:
 
 def test_a_mistake_is_one_sentence() -> None:
     done = run("data", "get", "imagenet")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("Error: ")
-    assert "mnist" in done.stderr
+    assert "There is no data set 'imagenet'; there are digits, mnist." in " ".join(done.stderr.replace("│", "").split())
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_any_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("demo", "--out", str(tmp_path / "file" / "below"))
+    assert done.returncode == 1
+    assert "cannot be written to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "steps" not in done.stdout
 
 
 def test_data_list() -> None:

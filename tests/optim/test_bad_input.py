@@ -11,7 +11,16 @@ import torch
 from torch import nn
 
 import hotswap
-from hotswap import ClosureError, HotSwapError, HotSwapSGD, LossError, RelativeReduction, SettingError, UnsupportedError
+from hotswap import (
+    ClosureError,
+    HotSwap,
+    HotSwapError,
+    HotSwapSGD,
+    LossError,
+    RelativeReduction,
+    SettingError,
+    UnsupportedError,
+)
 from tests.optim.helpers import batches, loss_of, model, same, weights
 
 NET = model()
@@ -108,6 +117,18 @@ def test_trial_closures(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ClosureError, match=message):
         optimizer.step(**arguments)
     assert same(weights(net), before)
+
+
+@pytest.mark.parametrize("name", ["closure", "trial_closure"])
+def test_a_loss_in_place_of_a_closure(name: str) -> None:
+    optimizer = HotSwapSGD(NET.parameters())
+    with pytest.raises(ClosureError, match=rf"step\({name}=\.\.\.\) must be a function that computes the loss"):
+        optimizer.step(**{name: torch.ones(())})  # type: ignore[call-overload]
+
+
+def test_arms_need_a_name() -> None:
+    with pytest.raises(SettingError, match=r"as in arms=\{'lr': \[1, 0\.1\]\}"):
+        HotSwap(torch.optim.SGD(NET.parameters(), lr=1.0), [1, 0.1])  # type: ignore[arg-type]
 
 
 def test_a_grad_scaler_is_refused_with_what_to_do_instead() -> None:

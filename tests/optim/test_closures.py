@@ -141,7 +141,13 @@ def test_without_a_closure_nothing_is_searched_and_nothing_learned() -> None:
     (batch,) = batches(1)
     loss_of(net, batch)().backward()
     before = weights(net)
-    assert optimizer.step() is None
+    with pytest.warns(HotSwapWarning, match="nothing is searched and nothing learned: the smallest rate applies"):
+        assert optimizer.step() is None
+    assert optimizer.step() is None  # said once
+    with torch.no_grad():
+        for parameter, old in zip(net.parameters(), before, strict=True):
+            parameter.copy_(old)
+    optimizer.step()
     for parameter, old in zip(net.parameters(), before, strict=True):
         assert torch.allclose(parameter, old - 0.02 * parameter.grad)  # type: ignore[operator]  # the smallest arm
     assert optimizer.last_step.values == {"lr": 0.02}  # type: ignore[union-attr]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 
 from rich.console import Console
 
-from hotswap.errors import UnsupportedError
+from hotswap.errors import SettingError, UnsupportedError
 
-__all__ = ["err", "need", "out", "plain", "say"]
+__all__ = ["err", "make_folder", "need", "out", "plain", "say"]
 
 out = Console()
 err = Console(stderr=True)
@@ -24,7 +26,19 @@ def say(text: str) -> None:
     out.print(plain(text), style="dim", soft_wrap=True, highlight=False)
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder that results will go to, before the work that gives them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise SettingError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+
+
 def need(package: str, why: str) -> None:
     """Stop with a sentence where an optional package is missing."""
     if find_spec(package) is None:
-        raise UnsupportedError(f"{why}, and {package} is not installed; install it with: pip install 'hotswap[study]'")
+        raise UnsupportedError(
+            f"{why}, and {package} is not installed; install hotswap with its extra `study`, as in pip install '.[study]'."
+        )

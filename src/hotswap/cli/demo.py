@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hotswap._version import __version__
-from hotswap.cli.console import err, need, out, say
+from hotswap.cli.console import err, make_folder, need, out, say
 
 if TYPE_CHECKING:
     from hotswap.data import Dataset
@@ -23,9 +23,12 @@ def demo(
     epochs: Annotated[int, typer.Option(help="Passes over the training images, for each optimizer.", min=1)] = 10,
     batch_size: Annotated[int, typer.Option(help="Images per minibatch.", min=1)] = 64,
     seed: Annotated[int, typer.Option(help="Decides the weights and the order of the images.")] = 0,
-    out_dir: Annotated[Path, typer.Option("--out", help="Where the figure goes.", metavar="DIR")] = Path("demo"),
+    out_dir: Annotated[Path, typer.Option("--out", help="Where figure and table go.", metavar="DIR")] = Path("demo"),
     folder: Annotated[
-        Path | None, typer.Option("--from", help="A folder with MNIST, if you have it already.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            "--from", help="A folder with MNIST, if you have it already.", metavar="DIR", exists=True, file_okay=False
+        ),
     ] = None,
 ) -> None:
     """Train the paper's network with HotSwapSGD, AdaDelta and SGD at several rates, and compare.
@@ -38,6 +41,7 @@ def demo(
     from hotswap.demo.figure import draw, save
     from hotswap.files import write_text
 
+    make_folder(out_dir)
     settings = DemoSettings(epochs=epochs, batch_size=batch_size, seed=seed)
     try:
         with out.status("Loading MNIST ..."):
@@ -48,7 +52,7 @@ def demo(
         err.print("Stopped; no figure was written.")
         raise typer.Exit(130) from None
     rows = [_row(outcome) for outcome in outcomes]
-    out.print(_table(rows, f"After {epochs} epochs"))
+    out.print(_table(rows, f"After {epochs} epoch{'s' if epochs > 1 else ''}"))
     save(draw(outcomes, f"{data.name}, batch size {batch_size}, seed {seed}"), out_dir / "hot-swapping.png")
     write_text(out_dir / "results.md", _markdown(rows, data, settings))
     out.print(f"The figure and the table are in [bold]{out_dir}[/]: hot-swapping.png, results.md")

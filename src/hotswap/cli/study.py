@@ -12,7 +12,7 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hotswap.cli.console import err, need, out, say
+from hotswap.cli.console import err, make_folder, need, out, say
 from hotswap.errors import SettingError
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def run(
         epochs=epochs,
     )
     options = RunOptions(device=device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
+    make_folder(out_dir)
     with out.status(f"Loading {spec.dataset} ..."):
         data = load(spec.dataset, folder=folder, report=say)
     with Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs) as store:

@@ -17,7 +17,13 @@ from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedErr
 from hotswap.optim.checkpoint import OwnState, pack, unpack
 from hotswap.optim.moves import move_for, with_values
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
-from hotswap.optim.trials import evaluate_trial, run_gradient_pass, scalar, warn_of_own_backward
+from hotswap.optim.trials import (
+    evaluate_trial,
+    run_gradient_pass,
+    scalar,
+    warn_of_no_search,
+    warn_of_own_backward,
+)
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 
@@ -78,6 +84,8 @@ class HotSwap(Optimizer):
         if isinstance(base_optimizer, HotSwap):
             raise UnsupportedError("HotSwap cannot wrap another HotSwap; name all arms in one of them.")
         self.base = base_optimizer
+        if arms is not None and not isinstance(arms, Mapping):
+            raise SettingError(f"HotSwap(arms={arms!r}): name what is swapped, as in arms={{'lr': {arms!r}}}.")
         self.arms = Arms.of({"lr": log_grid()} if arms is None else arms)
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
@@ -129,6 +137,12 @@ class HotSwap(Optimizer):
                 "step(loss=...) was called without a trial_closure: it is the trial closure's loss at the start point; "
                 "pass both, or neither."
             )
+        for name, function in (("closure", closure), ("trial_closure", trial_closure)):
+            if function is not None and not callable(function):
+                raise ClosureError(
+                    f"step({name}=...) must be a function that computes the loss, but it is of type "
+                    f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
+                )
         if closure is None and trial_closure is None:
             self._step_without_search()
             return None
@@ -205,6 +219,9 @@ class HotSwap(Optimizer):
         )
 
     def _step_without_search(self) -> None:
+        never = self.last_step is None and not self._bandit_state.step.any()
+        if never and any(self._move.scale(group) for group in self.param_groups):
+            warn_of_no_search()
         with with_values(self.base, self.arms.values(self._in_force), self._move.scale):
             self.base.step()
         self.last_step = StepRecord(
@@ -264,7 +281,8 @@ class HotSwap(Optimizer):
 
     def _applied(self, arm: int | None) -> dict[str, Value]:
         if arm is None:
-            return {"lr": 0.0} if "lr" in self.arms.names else {}
+            own = self.param_groups[0]
+            return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}
         values = self.arms.values(arm)
         if "lr" in values:
             values["lr"] = values["lr"] * self._move.scale(self.param_groups[0])  # type: ignore[operator]  # a float

@@ -12,22 +12,26 @@ __all__ = ["ArmStatistics", "Statistics", "StepRecord"]
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """What one step did."""
+    """What one step did.
+
+    Attributes:
+        start: The arm the walk began at. Arms are numbered from the largest rate on; `optimizer.arms.values(arm)` says
+            what one stands for.
+        arm: The arm that was taken; None when nothing moved.
+        values: What was applied, by name, in the first parameter group; `lr` is 0.0 when nothing moved.
+        loss_before: The loss that the trials had to beat; NaN for a step without a search.
+        loss_after: The same loss after the step; equal to `loss_before` when nothing moved.
+        trials: Arm and loss of each trial, in order.
+        aux: What the closure returned beside its loss in the gradient pass, so before the step.
+    """
 
     start: int
-    """The arm the walk began at."""
     arm: int | None
-    """The arm that was taken; `None` when nothing moved."""
     values: dict[str, Value]
-    """What was applied, by name, in the first parameter group; `lr` is 0.0 when nothing moved."""
     loss_before: float
-    """The loss that the trials had to beat; NaN for a step without a search."""
     loss_after: float
-    """The same loss after the step; equal to `loss_before` when nothing moved."""
     trials: tuple[tuple[int, float], ...]
-    """Arm and loss of each trial, in order."""
     aux: object = None
-    """What the closure returned beside its loss, from the gradient pass."""
 
 
 @dataclass(frozen=True)

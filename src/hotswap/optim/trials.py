@@ -102,6 +102,16 @@ def warn_of_own_backward() -> None:
     )
 
 
+def warn_of_no_search() -> None:
+    """Say what a loop in torch's usual style does here."""
+    warnings.warn(
+        "step() was called without a closure, so nothing is searched and nothing learned: the smallest rate applies. "
+        "Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer does the backward.",
+        HotSwapWarning,
+        stacklevel=6,
+    )
+
+
 def _unpack(result: object) -> tuple[Tensor, object]:
     if isinstance(result, tuple):
         if len(result) != 2:
