@@ -40,5 +40,5 @@ def need(package: str, why: str) -> None:
     """Stop with a sentence where an optional package is missing."""
     if find_spec(package) is None:
         raise UnsupportedError(
-            f"{why}, and {package} is not installed; install hotswap with its extra `study`, as in pip install '.[study]'."
+            f"{why}, and {package} is not installed; install hotswap with its extra, as in pip install '.[study]'."
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from hotswap.bandits import Bandit, BanditState
 from hotswap.ensemble.model import Gradient, Group, Model
-from hotswap.rewards import LogReduction
+from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Search, Walk
 
 __all__ = ["AdaDelta", "Ducb", "Sgd", "Tally", "Update"]
@@ -183,8 +184,7 @@ class Ducb(Update):
         self.walk = search.begin(blank.long(), blank, arms=len(rates))
         self.walk = Walk(*(tensor.clone() for tensor in self.walk))  # no two of them the same storage
         self.all_done = torch.zeros((), dtype=torch.bool, device=theta.device)
-        fuse = torch.compile if theta.is_cuda else _as_it_is
-        self._open_walk, self._walk_on = fuse(self._open_walk), fuse(self._walk_on)  # type: ignore[method-assign]
+        self.fuse = _fused if theta.is_cuda else _as_it_is
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
@@ -204,59 +204,95 @@ class Ducb(Update):
             self.memo = gradient.memo
         else:
             self.memo.copy_(gradient.memo)
-        learned, walk = self._open_walk(self.learned, gradient.loss)
-        _store(self.learned, learned)
-        _store(self.walk, walk)
+        self.fuse(_open)(self.bandit, self.search, len(self.rates), self.learned, self.walk, gradient.loss)
         self._more(x, y)
 
     def _more(self, x: Tensor, y: Tensor) -> None:
         arms = torch.minimum(self.walk.arm[:, None] + self.ahead, self.walk.last[:, None])
-        losses = self.model.trials(
-            self.theta, Gradient(self.walk.loss_before, self.direction, self.memo), self.rates[arms], x, y
+        at = Gradient(self.walk.loss_before, self.direction, self.memo)
+        losses = self.model.trials(self.theta, at, self.rates[arms], x, y)
+        self.fuse(_advance)(
+            self.bandit, self.search, self.reward, self.learned, self.walk, arms, losses, self.tally.trials
         )
-        learned, walk, tried = self._walk_on(self.learned, self.walk, arms, losses)
-        _store(self.learned, learned)
-        _store(self.walk, walk)
-        self.tally.trials += tried
-        self.all_done.copy_(walk.done.all())
-
-    def _open_walk(self, learned: BanditState, loss: Tensor) -> tuple[BanditState, Walk]:
-        proposal, learned = self.bandit.propose(learned)
-        return learned, self.search.begin(proposal, loss.double(), arms=len(self.rates))
-
-    def _walk_on(
-        self, learned: BanditState, walk: Walk, arms: Tensor, losses: Tensor
-    ) -> tuple[BanditState, Walk, Tensor]:
-        """Show the block's losses to the search one after the other."""
-        losses = losses.double()
-        rewards = self.reward.grant(walk.loss_before, walk.loss_before, losses)
-        tried = []
-        for number in range(losses.shape[1]):
-            tried.append(~walk.done)
-            walk = self.search.observe(walk, losses[:, number])
-        happened = torch.stack(tried, dim=1)
-        return self.bandit.observe(learned, arms, rewards, happened), walk, happened.sum(1)
+        self.all_done.copy_(self.walk.done.all())
 
     def _end(self, x: Tensor, y: Tensor) -> None:
-        chosen = self.search.choose(self.walk)
-        moved = chosen >= 0
-        rate = torch.where(moved, self.rates[chosen.clamp(min=0)], 0.0)
-        step = torch.where(moved[:, None], rate.to(self.theta.dtype)[:, None] * self.direction, 0.0)
-        self.theta.sub_(step)
-        self.tally.rate += rate
-        self.tally.norm += torch.linalg.vector_norm(self.direction, dim=1)
-        self.tally.norms += 1
-        self.tally.arms.scatter_add_(1, chosen.clamp(min=0)[:, None], moved[:, None].to(self.tally.arms.dtype))
+        tally = self.tally
+        self.fuse(_take)(
+            self.search, self.rates, self.walk, self.theta, self.direction, tally.rate, tally.norm, tally.arms
+        )
+        tally.norms += 1
 
     def state(self) -> dict[str, Tensor]:
         """See `Update.state`."""
         return {"theta": self.theta, **self.learned._asdict()}
 
 
-def _as_it_is(function: Any) -> Any:
-    return function
+# What a run decides in a step, for all of them: written in place, so that each becomes one kernel when compiled.
+
+
+def _open(bandit: Bandit, search: Search, arms: int, learned: BanditState, walk: Walk, loss: Tensor) -> None:
+    """Propose, and begin the walk."""
+    proposal, state = bandit.propose(learned)
+    begun = search.begin(proposal, loss.double(), arms=arms)
+    _store(learned, state)
+    _store(walk, begun)
+
+
+def _advance(
+    bandit: Bandit,
+    search: Search,
+    reward: Reward,
+    learned: BanditState,
+    walk: Walk,
+    arms: Tensor,
+    losses: Tensor,
+    trials: Tensor,
+) -> None:
+    """Show the losses `(R, J)` of a block to the search one after the other, and teach the bandit what was tried."""
+    losses = losses.double()
+    rewards = reward.grant(walk.loss_before, walk.loss_before, losses)
+    now, tried = walk, []
+    for number in range(losses.shape[1]):
+        tried.append(~now.done)
+        now = search.observe(now, losses[:, number])
+    happened = torch.stack(tried, dim=1)
+    state = bandit.observe(learned, arms, rewards, happened)
+    trials += happened.sum(1)
+    _store(learned, state)
+    _store(walk, now)
+
+
+def _take(
+    search: Search,
+    rates: Tensor,
+    walk: Walk,
+    theta: Tensor,
+    direction: Tensor,
+    rate_sum: Tensor,
+    norm_sum: Tensor,
+    arm_counts: Tensor,
+) -> None:
+    """Move every run by the arm it has chosen, or not at all."""
+    chosen = search.choose(walk)
+    moved = chosen >= 0
+    rate = torch.where(moved, rates[chosen.clamp(min=0)], 0.0)
+    theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * direction, 0.0))
+    rate_sum += rate
+    norm_sum += torch.linalg.vector_norm(direction, dim=1)
+    arm_counts += chosen[:, None] == torch.arange(len(rates), device=theta.device)
 
 
 def _store(kept: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> None:
     for old, value in zip(kept, new, strict=True):
         old.copy_(value)
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+@cache
+def _fused(function: Any) -> Any:
+    """The function compiled, once for all ensembles of a process."""
+    return torch.compile(function, dynamic=False)

@@ -122,7 +122,6 @@ class _Training:
             self.seconds += tally.seconds
             if epoch in recorded:
                 self._record(epoch, tally)
-            self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), tally.seconds)
             now = time.monotonic()
             last = epoch == self.study.epochs
             stop = now >= self.deadline and not last
@@ -133,6 +132,7 @@ class _Training:
             elif due or last or stop:
                 self._save(epoch)
                 saved_at, saved_when = epoch, time.monotonic()
+            self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), tally.seconds)
             if stop:
                 finished = False
                 break
