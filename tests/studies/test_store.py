@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
-from hotswap.studies import store as module
 from hotswap.studies.plan import Unit, plan
 from hotswap.studies.spec import DucbFamily, NetworkSpec, SgdFamily, StudySpec
 from hotswap.studies.store import METRIC_COLUMNS, MetricRow, Store
@@ -397,7 +396,7 @@ def test_a_full_disk_while_the_folder_is_made(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "ftruncate", full)
+        patch.setattr(os, "ftruncate", full)
         with pytest.raises(StudyError, match="is full; nothing stored so far was lost"):
             Store.create(tmp_path, study(), precision="fp32")
     assert not (tmp_path / "ledger.sqlite").exists()

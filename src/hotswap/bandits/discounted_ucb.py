@@ -45,13 +45,13 @@ class DiscountedUCB(Bandit):
         """See `Bandit.propose`."""
         xp = namespace(state.counts)
         sweeping = state.step < state.counts.shape[1] - 1
-        state = BanditState(
+        faded = BanditState(
             xp.where(sweeping[:, None], state.rewards, self.discount * state.rewards),
             xp.where(sweeping[:, None], state.counts, self.discount * state.counts),
             state.step + 1,
         )
-        best = self.index(state).argmax(axis=1)  # the first of equals: ties go to the larger rate
-        return xp.where(sweeping, state.step - 1, best), state
+        best = self.index(faded).argmax(axis=1)  # the first of equals: ties go to the larger rate
+        return xp.where(sweeping, state.step, best), faded
 
     def index(self, state: BanditState) -> Array:
         """See `Bandit.index`."""

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from hotswap.cli.console import err, make_folder, need, out, say
 from hotswap.errors import SettingError
+from hotswap.files import replacing, write_text
 
 if TYPE_CHECKING:
     from hotswap.studies import StudySpec, Unit
@@ -111,9 +112,50 @@ def status(folder: StudyFolder) -> None:
 
 
 @app.command()
+def timing(
+    folder: StudyFolder,
+    out_dir: Annotated[Path, typer.Option("--out", help="Where timing.parquet and curves.parquet go.", metavar="DIR")],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data_folder: Annotated[Path | None, typer.Option("--from", help="A folder with the data.", metavar="DIR")] = None,
+    curves: Annotated[bool, typer.Option(help="Also train the single runs of Figure 2.")] = True,
+) -> None:
+    """Time single runs of a finished study, one at a time: the paper's Tables 1 and 2, and the runs of its Figure 2.
+
+    DUCB starts from the weights that the study kept at a fifth, three fifths and the end of its epochs, so this belongs
+    on the machine that ran it.
+    """
+    need("pandas", "Timing writes tables")
+    from hotswap.data import load
+    from hotswap.studies.run import RunOptions
+    from hotswap.studies.store import Store
+    from hotswap.studies.timing import best_sgd, single_runs, time_minibatches, write_table
+
+    make_folder(out_dir)
+    with Store.open(folder) as store:
+        options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the ledger's own
+        data = load(store.study.dataset, folder=data_folder, report=say)
+        table = Table(title="Single runs", box=box.SIMPLE_HEAD)
+        for heading in ("algorithm", "batch", "from epoch", "ms per minibatch", "s per epoch", "trials"):
+            table.add_column(heading, justify="right")
+        rows = []
+        with out.status("Timing ..."):
+            for row in time_minibatches(store, data, options):
+                rows.append(row)
+                numbers = (f"{row.milliseconds:.3f}", f"{row.seconds:.2f}", f"{row.trials:.2f}" if row.trials else "")
+                table.add_row(row.algorithm, str(row.batch_size), str(row.epoch or ""), *numbers)
+        out.print(table)
+        write_table(rows, out_dir / "timing.parquet")
+        if curves:
+            with _Watching() as watching:
+                frame = single_runs(store, data, options, watching, best_sgd(store.metrics()))
+            with replacing(out_dir / "curves.parquet") as temporary:
+                frame.to_parquet(temporary, index=False)
+    out.print(f"The tables are in [bold]{out_dir}[/].")
+
+
+@app.command()
 def new(path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("study.toml")) -> None:
     """Write a commented example of a study of your own."""
-    from hotswap.files import write_text
     from hotswap.studies import EXAMPLE
 
     if path.exists():

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hotswap.files import replacing, write_text
 
-__all__ = ["Checkpoint", "load_latest", "save"]
+__all__ = ["Checkpoint", "load_kept", "load_latest", "save"]
 
 KEPT = 2
 
@@ -61,6 +61,14 @@ def load_latest(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
             why = str(error)
         report(f"The checkpoint {path.name} is damaged ({why}); going back to the one before it.")
     return None
+
+
+def load_kept(folder: Path, epoch: int) -> Checkpoint | None:
+    """The checkpoint that was kept of an epoch, if it is there and whole."""
+    path = folder / f"epoch-{epoch:06d}-kept.safetensors"
+    if not _sum(path).exists() or _sum(path).read_text(encoding="utf-8") != _digest(path):
+        return None
+    return _read(path)
 
 
 def _read(path: Path) -> Checkpoint:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
+from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.checkpoint import OwnState, pack, unpack
@@ -36,10 +37,13 @@ class _Start(NamedTuple):
     """The start point of a step: what the gradient pass gave, and what the trials have to beat."""
 
     loss: Tensor
-    to_beat: float
+    to_beat: Any
+    """A number; at first perhaps still a tensor, so that nobody waits for the device before it must be known."""
     aux: object
     judge: Closure
+    """What evaluates the trials."""
     judge_needs_grad: bool
+    """Whether it insists on a backward of its own."""
 
 
 class HotSwap(Optimizer):
@@ -147,11 +151,13 @@ class HotSwap(Optimizer):
             self._step_without_search()
             return None
         start = self._start_point(closure, trial_closure, loss)
+        proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
+        start = start._replace(to_beat=float(start.to_beat))
         self._check_start(start.to_beat)
         try:
             self._move.prepare()
             if any(self._move.scale(group) for group in self.param_groups):
-                self._search_and_move(start)
+                self._search_and_move(start, *proposed)
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
                 self._settle(None, ())
                 self._record(0, None, start, [])
@@ -159,10 +165,10 @@ class HotSwap(Optimizer):
             self._move.forget()
         return start.loss
 
-    def _search_and_move(self, start: _Start) -> None:
-        proposal, bandit_state = self.bandit.propose(self._bandit_state)
+    def _search_and_move(self, start: _Start, proposal: Array, bandit_state: BanditState) -> None:
         walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
         trials: list[tuple[int, float]] = []
+        self._move.hide_gradients()
         try:
             while not walk.done:
                 self._move.to(walk.arm)
@@ -189,7 +195,8 @@ class HotSwap(Optimizer):
         torch.clear_autocast_cache()
 
     def _judge(self, start: _Start) -> float:
-        self._move.hide_gradients()
+        if start.judge_needs_grad:
+            self._move.hide_gradients()  # the trial before has left some
         loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
             _refuse_negative(loss, "a trial")
@@ -245,7 +252,7 @@ class HotSwap(Optimizer):
             self._warned_of_backward = True
             warn_of_own_backward()
         if trial_closure is None:
-            return _Start(passed.loss, passed.loss.item(), passed.aux, closure, passed.by_closure)
+            return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure)
         if loss is not None:
             return _Start(passed.loss, scalar(loss, "step(loss=...)").item(), passed.aux, trial_closure, False)
         gradients = [parameter.grad for parameter in parameters]

@@ -183,12 +183,16 @@ class Segment:
     terms: list[tuple[float, list[Tensor]]]
     scale: float
     at_origin: bool
+    as_list: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.as_list = _prefers_lists(self.moving.parameters)
 
     def to(self, rate: float) -> None:
         """One fused pass over the parameters for each term, and one before it to return to the origin."""
         parameters = self.moving.parameters
         terms = [(-rate * self.scale * weight, directions) for weight, directions in self.terms]
-        if not self.at_origin and not _prefers_lists(parameters):
+        if not self.at_origin and not self.as_list:
             (factor, directions), *terms = terms
             for target, start, direction in zip(parameters, self.moving.origin, directions, strict=True):
                 torch.add(start, direction, alpha=factor, out=target)  # both passes in one

@@ -9,51 +9,26 @@ it was after some call. Needs no torch; pandas only to hand out tables.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import sqlite3
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
-from hotswap.files import replacing
+from hotswap.studies.ledger import PATIENCE, connect, explained, found
+from hotswap.studies.locks import acquire, holder, is_locked, release
 from hotswap.studies.plan import Unit, plan
 from hotswap.studies.spec import StudySpec
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ARM_COLUMNS", "METRIC_COLUMNS", "ArmCount", "MetricRow", "Store", "Summary", "UnitSummary"]
 
-_MARK = 0x48535750  # "HSWP" in the file's header: a ledger, not just any SQLite file
-_SCHEMA = 1
-_PATIENCE = 30.0  # seconds to wait for another process's transaction; each takes milliseconds
 _GLANCE = 0.25  # seconds to insist on a unit's lock: `summary` holds it for an instant to see whether it is free
-_TABLES = """
-CREATE TABLE study (fingerprint TEXT NOT NULL, precision TEXT NOT NULL, dtype TEXT NOT NULL, epochs INTEGER NOT NULL);
-CREATE TABLE specs (asked INTEGER PRIMARY KEY, spec TEXT NOT NULL UNIQUE);
-CREATE TABLE runs (id TEXT PRIMARY KEY, algorithm TEXT NOT NULL, batch_size INTEGER NOT NULL, seed INTEGER NOT NULL,
-    lr REAL, lr_decay REAL, momentum REAL, unit TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
-    seconds REAL NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0, diverged INTEGER);
-CREATE TABLE metrics (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, train_nll REAL, test_error REAL,
-    test_nll REAL, mean_lr REAL, trials REAL, grad_norm REAL, steps INTEGER NOT NULL, seconds REAL,
-    PRIMARY KEY (run, epoch)) WITHOUT ROWID;
-CREATE TABLE arms (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, arm INTEGER NOT NULL,
-    count INTEGER NOT NULL, PRIMARY KEY (run, epoch, arm)) WITHOUT ROWID;
-CREATE TABLE finishes (unit TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (unit, provenance));
-"""
-
 _MARKS = ("epoch", "seconds", "finished", "diverged")
 
 METRIC_COLUMNS = {
@@ -170,15 +145,15 @@ class Store:
             StudyError: The folder holds another study, or this one computed otherwise.
         """
         folder = Path(folder)
-        with _explained(folder):
-            lock = _acquire(folder / "units" / ".create.lock", _PATIENCE)
+        with explained(folder):
+            lock = acquire(folder / "units" / ".create.lock", PATIENCE)
             if lock is None:
-                raise StudyError(f"Another process has been setting up {folder} for {_PATIENCE:.0f} s; try again.")
+                raise StudyError(f"Another process has been setting up {folder} for {PATIENCE:.0f} s; try again.")
             try:
                 if not (folder / "ledger.sqlite").exists():
-                    _found(folder / "ledger.sqlite", study, precision, dtype)
+                    found(folder / "ledger.sqlite", study, precision, dtype)
             finally:
-                _release(lock)
+                release(lock)
         store = cls.open(folder)
         try:
             store.check(study, precision=precision, dtype=dtype)
@@ -199,8 +174,8 @@ class Store:
         ledger = folder / "ledger.sqlite"
         if not ledger.is_file():
             raise StudyError(f"{folder} holds no study; `hotswap study run` starts one.")
-        with _explained(folder):
-            return cls(folder, _connect(ledger))
+        with explained(folder):
+            return cls(folder, connect(ledger))
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -221,12 +196,12 @@ class Store:
         if self._sql.in_transaction:
             yield self._sql
             return
-        with _explained(self.folder), self._sql:
+        with explained(self.folder), self._sql:
             self._sql.execute("BEGIN IMMEDIATE")
             yield self._sql
 
     def _read(self, query: str, *values: object) -> list[Any]:
-        with _explained(self.folder):
+        with explained(self.folder):
             return self._sql.execute(query, values).fetchall()
 
     # What the study is.
@@ -297,23 +272,23 @@ class Store:
             UnitTaken: Another process holds it, or a unit of another plan that has some of the same runs.
         """
         path = self._lock_file(unit.id)
-        with _explained(self.folder):
-            lock = _acquire(path, _GLANCE)
+        with explained(self.folder):
+            lock = acquire(path, _GLANCE)
         if lock is None:
-            raise UnitTaken(unit.id, _holder(path))
+            raise UnitTaken(unit.id, holder(path))
         try:
             self._claim(unit)
             yield
         finally:
-            _release(lock)
+            release(lock)
 
     def _claim(self, unit: Unit) -> None:
         """Note that the runs are now in this unit. Of two units that share a run, the second finds the first's note."""
         with self.transaction() as sql:
             claims = {str(self._run(run.id, "unit")[0]) for run in unit.runs} - {unit.id}
             for path in map(self._lock_file, sorted(claims)):
-                if _is_locked(path):
-                    raise UnitTaken(unit.id, _holder(path))
+                if is_locked(path):
+                    raise UnitTaken(unit.id, holder(path))
             sql.executemany("UPDATE runs SET unit = ? WHERE id = ?", [(unit.id, run.id) for run in unit.runs])
 
     def _lock_file(self, unit: str) -> Path:
@@ -401,8 +376,8 @@ class Store:
             unit = UnitSummary(name, algorithm, batch_size, runs, done, epochs, seconds, diverged, "left")
             if finished >= epochs:
                 unit = replace(unit, state="done")
-            elif _is_locked(path):
-                unit = replace(unit, state="running", pid=_holder(path))
+            elif is_locked(path):
+                unit = replace(unit, state="running", pid=holder(path))
             units.append(unit)
         timed = tuple(replace(unit, seconds_left=_seconds_left(unit, units)) for unit in units)
         return Summary(self.study.name, self.precision, timed)
@@ -482,177 +457,3 @@ def _seconds_left(unit: UnitSummary, units: Sequence[UnitSummary]) -> float | No
         if alike:
             return left * sum(u.seconds for u in alike) / sum(u.runs * u.epochs_done for u in alike)
     return None
-
-
-# The file.
-
-
-def _found(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
-    """Write a new ledger, whole or not at all."""
-    for kind in ("-wal", "-shm"):  # of a ledger that was deleted: SQLite would replay them into the new one
-        ledger.with_name(ledger.name + kind).unlink(missing_ok=True)
-    with replacing(ledger) as part:
-        sql = sqlite3.connect(part, isolation_level=None)
-        try:
-            sql.executescript(f"PRAGMA application_id = {_MARK}; PRAGMA user_version = {_SCHEMA}; {_TABLES}")
-            sql.execute("INSERT INTO study VALUES (?, ?, ?, ?)", (study.fingerprint(), precision, dtype, study.epochs))
-            sql.execute("INSERT INTO specs (spec) VALUES (?)", (json.dumps(study.to_dict(), sort_keys=True),))
-            # Readers do not wait for a writer, nor it for them; the file remembers this, and closing empties the log.
-            sql.execute("PRAGMA journal_mode = WAL")
-        finally:
-            sql.close()
-
-
-def _connect(ledger: Path) -> sqlite3.Connection:
-    """Open a ledger that is there, is sound, and is one of ours."""
-    sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=_PATIENCE, isolation_level=None)
-    try:
-        _inspect(sql, ledger)
-        # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
-        # the disk counts as recorded: they would be missing for good. It costs one fsync an epoch.
-        sql.execute("PRAGMA synchronous = FULL")
-        sql.execute("PRAGMA foreign_keys = ON")
-    except BaseException:
-        sql.close()
-        raise
-    return sql
-
-
-def _inspect(sql: sqlite3.Connection, ledger: Path) -> None:
-    mark, schema = (sql.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if mark != _MARK:
-        raise StudyError(f"{ledger} is not a study's ledger; choose another folder.")
-    if schema > _SCHEMA:
-        raise StudyError(
-            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows {_SCHEMA}); "
-            "update hotswap."
-        )
-    (verdict,) = sql.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise StudyError(_damaged(ledger.parent, verdict.splitlines()[-1]))
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say about the ledger into a sentence that says what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte is the kind of failure; a mistake of ours, in SQL or in its values, has none of these.
-        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if kind not in _SENTENCES:
-            raise
-        raise StudyError(_SENTENCES[kind](folder, str(error))) from error
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-        raise StudyError((_full if full else _unusable)(folder, error.strerror or str(error))) from error
-
-
-def _full(folder: Path, _: str) -> str:
-    return (
-        f"The disk that holds {folder} is full; nothing stored so far was lost. "
-        "Make room and give the same command again: the study goes on from its last checkpoint."
-    )
-
-
-def _damaged(folder: Path, said: str) -> str:
-    return (
-        f"The ledger of {folder} is damaged ({said}); put back a copy of the folder, or move it away, start anew "
-        "and import what was exported."
-    )
-
-
-def _unusable(folder: Path, said: str) -> str:
-    return f"The study in {folder} cannot be read or written ({said}); check the folder's permissions and its disk."
-
-
-def _busy(folder: Path, _: str) -> str:
-    return f"Another process has kept the ledger of {folder} busy for {_PATIENCE:.0f} s; try again."
-
-
-_SENTENCES: dict[int, Callable[[Path, str], str]] = {
-    **{sqlite3.SQLITE_FULL: _full, sqlite3.SQLITE_BUSY: _busy},
-    **{sqlite3.SQLITE_CORRUPT: _damaged, sqlite3.SQLITE_NOTADB: _damaged},
-    **dict.fromkeys(
-        (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), _unusable
-    ),
-}
-
-
-# The locks. A lock belongs to an open file, so the system lets go of it when the process ends, however it ends. The
-# file itself stays: were it deleted, two processes could hold the locks of two files of one name.
-
-_held: set[int] = set()
-
-
-def _acquire(path: Path, patience: float) -> int | None:
-    """Lock a file and write our process id into it; None if another has it for all of `patience` seconds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + patience
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    _held.add(descriptor)
-    try:
-        while not _lock(descriptor):
-            if time.monotonic() > deadline:
-                _release(descriptor)
-                return None
-            time.sleep(0.01)
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
-    except BaseException:
-        _release(descriptor)
-        raise
-    return descriptor
-
-
-def _release(descriptor: int) -> None:
-    if descriptor in _held:
-        _held.remove(descriptor)
-        os.close(descriptor)
-
-
-def _forget() -> None:
-    """Close the copies in a process forked from the holder: the lock would outlive the holder with them."""
-    for descriptor in tuple(_held):
-        _release(descriptor)
-
-
-def _is_locked(path: Path) -> bool:
-    """Say whether some process holds the lock, by trying to take it."""
-    if not path.exists():
-        return False
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return not _lock(descriptor, shared=True)
-    finally:
-        os.close(descriptor)
-
-
-def _holder(path: Path) -> int | None:
-    """Read who holds a lock that is held; None if it has not written its id yet."""
-    with suppress(OSError, ValueError):
-        return int(path.read_text(encoding="ascii"))
-    return None
-
-
-if sys.platform == "win32":
-
-    def _lock(descriptor: int, *, shared: bool = False) -> bool:  # Windows has none that are shared
-        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a locked byte cannot be read, so not one of the process id
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        return True
-
-else:
-    os.register_at_fork(after_in_child=_forget)
-
-    def _lock(descriptor: int, *, shared: bool = False) -> bool:
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

@@ -1,0 +1,125 @@
+"""The ledger's file: how it is made, opened and checked, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hotswap.errors import StudyError
+from hotswap.files import replacing
+from hotswap.studies.spec import StudySpec
+
+__all__ = ["PATIENCE", "connect", "explained", "found"]
+
+_MARK = 0x48535750  # "HSWP" in the file's header: a ledger, not just any SQLite file
+_SCHEMA = 1
+PATIENCE = 30.0  # seconds to wait for another process's transaction; each takes milliseconds
+_TABLES = """
+CREATE TABLE study (fingerprint TEXT NOT NULL, precision TEXT NOT NULL, dtype TEXT NOT NULL, epochs INTEGER NOT NULL);
+CREATE TABLE specs (asked INTEGER PRIMARY KEY, spec TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (id TEXT PRIMARY KEY, algorithm TEXT NOT NULL, batch_size INTEGER NOT NULL, seed INTEGER NOT NULL,
+    lr REAL, lr_decay REAL, momentum REAL, unit TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
+    seconds REAL NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0, diverged INTEGER);
+CREATE TABLE metrics (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, train_nll REAL, test_error REAL,
+    test_nll REAL, mean_lr REAL, trials REAL, grad_norm REAL, steps INTEGER NOT NULL, seconds REAL,
+    PRIMARY KEY (run, epoch)) WITHOUT ROWID;
+CREATE TABLE arms (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, arm INTEGER NOT NULL,
+    count INTEGER NOT NULL, PRIMARY KEY (run, epoch, arm)) WITHOUT ROWID;
+CREATE TABLE finishes (unit TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (unit, provenance));
+"""
+
+
+def found(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
+    """Write a new ledger, whole or not at all."""
+    for kind in ("-wal", "-shm"):  # of a ledger that was deleted: SQLite would replay them into the new one
+        ledger.with_name(ledger.name + kind).unlink(missing_ok=True)
+    with replacing(ledger) as part:
+        sql = sqlite3.connect(part, isolation_level=None)
+        try:
+            sql.executescript(f"PRAGMA application_id = {_MARK}; PRAGMA user_version = {_SCHEMA}; {_TABLES}")
+            sql.execute("INSERT INTO study VALUES (?, ?, ?, ?)", (study.fingerprint(), precision, dtype, study.epochs))
+            sql.execute("INSERT INTO specs (spec) VALUES (?)", (json.dumps(study.to_dict(), sort_keys=True),))
+            # Readers do not wait for a writer, nor it for them; the file remembers this, and closing empties the log.
+            sql.execute("PRAGMA journal_mode = WAL")
+        finally:
+            sql.close()
+
+
+def connect(ledger: Path) -> sqlite3.Connection:
+    """Open a ledger that is there, is sound, and is one of ours."""
+    sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
+    try:
+        _inspect(sql, ledger)
+        # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
+        # the disk counts as recorded: they would be missing for good. It costs one fsync an epoch.
+        sql.execute("PRAGMA synchronous = FULL")
+        sql.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        sql.close()
+        raise
+    return sql
+
+
+def _inspect(sql: sqlite3.Connection, ledger: Path) -> None:
+    mark, schema = (sql.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if mark != _MARK:
+        raise StudyError(f"{ledger} is not a study's ledger; choose another folder.")
+    if schema > _SCHEMA:
+        raise StudyError(
+            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows {_SCHEMA}); "
+            "update hotswap."
+        )
+    (verdict,) = sql.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StudyError(_damaged(ledger.parent, verdict.splitlines()[-1]))
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say about the ledger into a sentence that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        # The low byte is the kind of failure; a mistake of ours, in SQL or in its values, has none of these.
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if kind not in _SENTENCES:
+            raise
+        raise StudyError(_SENTENCES[kind](folder, str(error))) from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+        raise StudyError((_full if full else _unusable)(folder, error.strerror or str(error))) from error
+
+
+def _full(folder: Path, _: str) -> str:
+    return (
+        f"The disk that holds {folder} is full; nothing stored so far was lost. "
+        "Make room and give the same command again: the study goes on from its last checkpoint."
+    )
+
+
+def _damaged(folder: Path, said: str) -> str:
+    return (
+        f"The ledger of {folder} is damaged ({said}); put back a copy of the folder, or move it away, start anew "
+        "and import what was exported."
+    )
+
+
+def _unusable(folder: Path, said: str) -> str:
+    return f"The study in {folder} cannot be read or written ({said}); check the folder's permissions and its disk."
+
+
+def _busy(folder: Path, _: str) -> str:
+    return f"Another process has kept the ledger of {folder} busy for {PATIENCE:.0f} s; try again."
+
+
+_SENTENCES: dict[int, Callable[[Path, str], str]] = {
+    **{sqlite3.SQLITE_FULL: _full, sqlite3.SQLITE_BUSY: _busy},
+    **{sqlite3.SQLITE_CORRUPT: _damaged, sqlite3.SQLITE_NOTADB: _damaged},
+    **dict.fromkeys(
+        (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), _unusable
+    ),
+}

@@ -1,0 +1,165 @@
+"""What one run costs when it runs alone: the paper's Tables 1 and 2, and the twelve runs of its Figure 2.
+
+An ensemble's clock says nothing about a single run, so these train one run at a time, with the same engine.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from hotswap.data import Dataset
+from hotswap.ensemble import TrainingData
+from hotswap.ensemble.checkpoint import load_kept
+from hotswap.errors import StudyError
+from hotswap.files import replacing
+from hotswap.studies.build import build
+from hotswap.studies.plan import Unit
+from hotswap.studies.run import Listener, RunOptions, milestones, run_study, set_up
+from hotswap.studies.spec import RunSpec, SgdFamily, StudySpec
+from hotswap.studies.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["TimingRow", "best_sgd", "single_runs", "time_minibatches", "write_table"]
+
+REPEATS = 3  # epochs that are timed, after one that warms up; the median counts
+
+
+@dataclass(frozen=True)
+class TimingRow:
+    """One cell of Tables 1 and 2.
+
+    Attributes:
+        algorithm: Which one.
+        batch_size: Samples per minibatch.
+        epoch: The epoch whose weights it started from; 0 for freshly initialised ones.
+        milliseconds: Per minibatch (Table 1).
+        seconds: Per epoch (Table 2).
+        trials: Mean number of trials per step; 0 for algorithms without a search.
+        device: What it ran on.
+        precision: Of its matrix products.
+        torch: The version.
+    """
+
+    algorithm: str
+    batch_size: int
+    epoch: int
+    milliseconds: float
+    seconds: float
+    trials: float
+    device: str
+    precision: str
+    torch: str
+
+
+def time_minibatches(store: Store, data: Dataset, options: RunOptions) -> Iterator[TimingRow]:
+    """Time each algorithm and batch size of a study; DUCB from its weights at the study's milestones.
+
+    Raises:
+        StudyError: The weights of a milestone are not there.
+    """
+    study = store.study
+    held = set_up(study, data, options)
+    for batch_size in study.batch_sizes:
+        for algorithm in study.algorithms:
+            run = next(r for r in study.runs() if (r.algorithm, r.batch_size) == (algorithm, batch_size))
+            for epoch in milestones(study.epochs) if algorithm == "ducb" else (0,):
+                yield _time(store, study, run, epoch, held, options)
+
+
+def _time(
+    store: Store, study: StudySpec, run: RunSpec, epoch: int, held: TrainingData, options: RunOptions
+) -> TimingRow:
+    unit = Unit(algorithm=run.algorithm, batch_size=run.batch_size, runs=(run,))
+    ensemble = build(study, unit, held).ensemble
+    if epoch:
+        folder = store.folder / "checkpoints" / unit.id
+        checkpoint = load_kept(folder, epoch)
+        if checkpoint is None:
+            raise StudyError(
+                f"The weights of {unit.id} after epoch {epoch} are not in {store.folder}; timing starts from the "
+                "checkpoints of a finished study, on the machine that ran it."
+            )
+        row = checkpoint.notes["runs"].index(run.id)
+        for name, tensor in ensemble.update.state().items():
+            tensor.copy_(checkpoint.tensors[name][row : row + 1])
+    tallies = [ensemble.train_epoch(epoch + number) for number in range(1 + REPEATS)][1:]
+    seconds = statistics.median(tally.seconds for tally in tallies)
+    device = held.train_x.device
+    return TimingRow(
+        algorithm=run.algorithm,
+        batch_size=run.batch_size,
+        epoch=epoch,
+        milliseconds=1e3 * seconds / ensemble.steps,
+        seconds=seconds,
+        trials=statistics.fmean(tally.trials[0] for tally in tallies),
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        precision=options.precision,
+        torch=torch.__version__,
+    )
+
+
+def best_sgd(metrics: pd.DataFrame) -> list[RunSpec]:
+    """The two SGD runs chosen in retrospect: lowest training loss and lowest test error at the last epoch."""
+    last = metrics[(metrics["algorithm"] == "sgd") & (metrics["epoch"] == metrics["epoch"].max())]
+    if last.empty:
+        return []
+    chosen = [last.loc[last["train_nll"].idxmin()], last.loc[last["test_error"].idxmin()]]
+    specs = [
+        RunSpec(
+            algorithm="sgd",
+            batch_size=int(row["batch_size"]),
+            seed=int(row["seed"]),
+            lr=float(row["lr"]),
+            lr_decay=float(row["lr_decay"]),
+            momentum=float(row["momentum"]),
+        )
+        for row in chosen
+    ]
+    return list(dict.fromkeys(specs))
+
+
+def single_runs(
+    store: Store, data: Dataset, options: RunOptions, listener: Listener, sgd: Sequence[RunSpec]
+) -> pd.DataFrame:
+    """Train one run of each adaptive algorithm and batch size, and the given SGD runs, one at a time.
+
+    They live in the study's folder `singles` and go on where they were, like any study. Returns their metrics, whose
+    `seconds` are wall-clock training time.
+    """
+    alone = replace(options, max_runs=1)
+    study = store.study
+    adaptive = [name for name in study.algorithms if name != "sgd"]
+    parts = [study.select(algorithms=adaptive, seeds=1)] if adaptive else []
+    parts += [_only(study, run) for run in sgd]
+    folder = store.folder / "singles"
+    for part in parts:
+        with Store.create(folder, part, precision=options.precision, max_runs=1) as own:
+            run_study(own, part, data, alone, listener)
+    with Store.open(folder) as own:
+        return own.metrics()
+
+
+def _only(study: StudySpec, run: RunSpec) -> StudySpec:
+    """The study with this one SGD run in it."""
+    assert run.lr is not None  # a run of SGD has all three
+    assert run.lr_decay is not None
+    assert run.momentum is not None
+    family = SgdFamily(lr=(run.lr,), lr_decay=(run.lr_decay,), momentum=(run.momentum,))
+    others = tuple(f for f in (*study.families, *study.set_aside) if f.algorithm != "sgd")
+    return replace(study, families=(family,), set_aside=others, batch_sizes=(run.batch_size,), seeds=(run.seed,))
+
+
+def write_table(rows: Sequence[TimingRow], path: Path) -> None:
+    """Write the timings as a Parquet file, whole or not at all."""
+    import pandas as pd  # noqa: PLC0415  # only who writes tables needs it
+
+    with replacing(path) as temporary:
+        pd.DataFrame([asdict(row) for row in rows]).to_parquet(temporary, index=False)

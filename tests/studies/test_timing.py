@@ -1,0 +1,81 @@
+"""Single runs, timed: what is measured, not how fast it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from hotswap.cli import app
+from hotswap.data import load_digits
+from hotswap.errors import StudyError
+from hotswap.studies.run import RunOptions, milestones, run_study
+from hotswap.studies.store import Store
+from hotswap.studies.timing import best_sgd, time_minibatches
+from tests.studies.test_run import TOY, Quiet
+
+SMALL = TOY.select(epochs=5)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    with Store.create(folder, SMALL, precision="fp32") as store:
+        run_study(store, SMALL, load_digits(), RunOptions(checkpoint_epochs=2), Quiet())
+    return folder
+
+
+def test_milestones() -> None:
+    assert milestones(500) == (100, 300, 500)
+    assert milestones(1) == (1,)
+
+
+def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["study", "timing", str(finished), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    timing = pd.read_parquet(tmp_path / "timing.parquet")
+    assert len(timing) == 2 * (1 + 1 + 3)
+    assert (timing["milliseconds"] > 0).all()
+    ducb = timing[timing["algorithm"] == "ducb"]
+    assert sorted(set(ducb["epoch"])) == [1, 3, 5]
+    assert (ducb["trials"] >= 1).all()
+    steps = 640 // timing["batch_size"]
+    assert (timing["seconds"] * 1e3 / steps).tolist() == pytest.approx(timing["milliseconds"].tolist())
+
+    curves = pd.read_parquet(tmp_path / "curves.parquet")
+    assert {"ducb-b64-s0", "ducb-b128-s0", "adadelta-b64-s0", "adadelta-b128-s0"} <= set(curves["run"])
+    assert curves[curves["algorithm"] == "sgd"]["run"].nunique() in (1, 2)
+    with Store.open(finished) as store:
+        metrics = store.metrics()
+    together = metrics[metrics["run"] == "ducb-b64-s0"].set_index("epoch")["train_nll"]
+    alone = curves[curves["run"] == "ducb-b64-s0"].set_index("epoch")["train_nll"]
+    pd.testing.assert_series_equal(together, alone, rtol=1e-3)
+    for _, run in curves.groupby("run"):
+        assert run.sort_values("epoch")["seconds"].is_monotonic_increasing
+
+
+def test_the_two_sgd_runs_are_chosen_in_retrospect() -> None:
+    columns = ["algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum", "epoch", "train_nll", "test_error"]
+    rows = [
+        ("sgd", 64, 0, 1.0, 0.99, 0.9, 5, 0.1, 0.30),
+        ("sgd", 128, 1, 0.3, 1.0, 0.0, 5, 0.2, 0.10),
+        ("sgd", 64, 0, 1.0, 0.99, 0.9, 1, 0.0, 0.00),  # not the last epoch
+        ("ducb", 64, 0, None, None, None, 5, 0.0, 0.0),
+    ]
+    chosen = best_sgd(pd.DataFrame(rows, columns=columns))
+    assert [run.id for run in chosen] == ["sgd-b64-lr1-decay0.99-mom0.9-s0", "sgd-b128-lr0.3-decay1-mom0-s1"]
+    assert best_sgd(pd.DataFrame(rows[3:], columns=columns)) == []
+
+
+def test_missing_weights_are_said_to_be_missing(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    for path in (tmp_path / "copy").glob("checkpoints/ducb-b128/*-kept.sha256"):
+        path.unlink()
+    with (
+        Store.open(tmp_path / "copy") as store,
+        pytest.raises(StudyError, match="The weights of ducb-b128 after epoch 1 are not in"),
+    ):
+        list(time_minibatches(store, load_digits(), RunOptions()))
