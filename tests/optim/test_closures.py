@@ -206,13 +206,16 @@ def test_closures_may_clear_gradients_as_they_like(kind: str, clears: str) -> No
     assert same(weights(ours), weights(theirs))
 
 
-def test_a_trial_closure_may_clear_gradients_too() -> None:
+@pytest.mark.parametrize("to_none", [True, False])
+def test_a_trial_closure_may_clear_gradients_too(to_none: bool) -> None:
     ours, theirs = model(), model()
     plain, clearing = HotSwapSGD(ours.parameters()), HotSwapSGD(theirs.parameters())
     for batch in batches(45):
         plain.step(loss_of(ours, batch), trial_closure=loss_of(ours, batch))
         judge = loss_of(theirs, batch)
-        clearing.step(loss_of(theirs, batch), trial_closure=lambda judge=judge: (clearing.zero_grad(), judge())[1])
+        clearing.step(
+            loss_of(theirs, batch), trial_closure=lambda judge=judge: (clearing.zero_grad(to_none), judge())[1]
+        )
     assert same(weights(ours), weights(theirs))
 
 

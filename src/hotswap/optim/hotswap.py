@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
@@ -159,10 +159,12 @@ class HotSwap(Optimizer):
             if any(self._move.scale(group) for group in self.param_groups):
                 self._search_and_move(start, *proposed)
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
-                self._settle(None, ())
+                self._move.back()
+                self._move.commit()
                 self._record(0, None, start, [])
         finally:
             self._move.forget()
+            torch.clear_autocast_cache()
         return start.loss
 
     def _search_and_move(self, start: _Start, proposal: Array, bandit_state: BanditState) -> None:
@@ -177,22 +179,16 @@ class HotSwap(Optimizer):
             if not any(math.isfinite(loss) for _, loss in trials):
                 self._move.check_gradients()
             chosen = self.search.choose(walk)
+            if chosen < 0:
+                self._move.back()
+            elif chosen != trials[-1][0]:
+                self._move.to(chosen)
         except BaseException:
             self._move.back()
             raise
-        arm = chosen if chosen >= 0 else None
-        self._settle(arm, trials)
-        self._learn(bandit_state, start.to_beat, trials)
-        self._record(walk.start, arm, start, trials)
-
-    def _settle(self, arm: int | None, trials: Sequence[tuple[int, float]]) -> None:
-        """Take the arm, or return; either way the base optimizer has seen the gradient, once."""
-        if arm is None:
-            self._move.back()
-        elif arm != trials[-1][0]:
-            self._move.to(arm)
         self._move.commit()
-        torch.clear_autocast_cache()
+        self._learn(bandit_state, start.to_beat, trials)
+        self._record(walk.start, chosen if chosen >= 0 else None, start, trials)
 
     def _judge(self, start: _Start) -> float:
         if start.judge_needs_grad:
@@ -256,9 +252,13 @@ class HotSwap(Optimizer):
         if loss is not None:
             return _Start(passed.loss, scalar(loss, "step(loss=...)").item(), passed.aux, trial_closure, False)
         gradients = [parameter.grad for parameter in parameters]
-        to_beat = evaluate_trial(trial_closure)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient  # whatever the trial closure did to it
+        for parameter in parameters:
+            parameter.grad = None  # the trial closure may clear or overwrite what it finds
+        try:
+            to_beat = evaluate_trial(trial_closure)
+        finally:
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
         return _Start(passed.loss, to_beat, passed.aux, trial_closure, False)
 
     @staticmethod
