@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -184,7 +185,7 @@ class Ducb(Update):
         self.walk = search.begin(blank.long(), blank, arms=len(rates))
         self.walk = Walk(*(tensor.clone() for tensor in self.walk))  # no two of them the same storage
         self.all_done = torch.zeros((), dtype=torch.bool, device=theta.device)
-        self.fuse = _fused if theta.is_cuda else _as_it_is
+        self.fuse = _fused if theta.is_cuda and find_spec("triton") else _as_it_is
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
