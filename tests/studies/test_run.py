@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from hotswap.cli import app
@@ -246,6 +247,17 @@ def test_two_processes_share_the_work(whole: Path, tmp_path: Path) -> None:
 def test_a_study_that_does_not_fit_its_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="trains on 5000 images, but digits has 1442"):
         run(tmp_path, StudySpec(**{**vars(TOY), "train_images": 5000}))
+
+
+def test_a_device_that_is_not_there_is_noticed_before_anything_is_written(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(TOML.format(epochs=2))
+    for device, said in (("tpu", "There is no device 'tpu'"), ("cuda", "There is no CUDA device here")):
+        if device == "cuda" and torch.cuda.is_available():
+            continue
+        done = CliRunner().invoke(app, ["study", "run", str(study), "--out", str(tmp_path / "x"), "--device", device])
+        assert said in str(done.exception)
+    assert not (tmp_path / "x").exists()
 
 
 def test_the_commands(whole: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def run(
     """
     need("safetensors", "Checkpoints are written as safetensors files")
     from hotswap.data import load
-    from hotswap.studies.run import RunOptions, run_study
+    from hotswap.studies.run import RunOptions, device_named, run_study
     from hotswap.studies.store import Store
 
     spec = _study(study).select(
@@ -73,6 +73,7 @@ def run(
         epochs=epochs,
     )
     options = RunOptions(device=device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
+    device_named(device)
     make_folder(out_dir)
     with out.status(f"Loading {spec.dataset} ..."):
         data = load(spec.dataset, folder=folder, report=say)

@@ -18,13 +18,13 @@ from hotswap._version import __version__
 from hotswap.data import Dataset
 from hotswap.ensemble import EpochTally, TrainingData
 from hotswap.ensemble.checkpoint import load_latest, save
-from hotswap.errors import StudyError, UnitTaken, UnsupportedError
+from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
 from hotswap.studies.build import Built, build, on_device
 from hotswap.studies.plan import Unit, plan
 from hotswap.studies.spec import StudySpec
 from hotswap.studies.store import MetricRow, Store
 
-__all__ = ["Listener", "Precision", "RunOptions", "milestones", "run_study", "set_up"]
+__all__ = ["Listener", "Precision", "RunOptions", "device_named", "milestones", "run_study", "set_up"]
 
 Precision = Literal["fp32", "tf32", "fp64"]
 
@@ -85,12 +85,15 @@ def milestones(epochs: int) -> tuple[int, ...]:
 
 def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> TrainingData:
     """The data on the device, and the precision in force."""
-    device = _device(options.device)
+    device = device_named(options.device)
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     return on_device(data, study, device, torch.float64 if options.precision == "fp64" else torch.float32)
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """The device, or a sentence where there is none of that name."""
+    if name not in ("cpu", "cuda") and not name.startswith("cuda:"):
+        raise SettingError(f"There is no device {name!r}; choose cpu or cuda.")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UnsupportedError("There is no CUDA device here; use --device cpu, or run where there is a GPU.")
     return torch.device(name)

@@ -65,13 +65,20 @@ def time_minibatches(store: Store, data: Dataset, options: RunOptions) -> Iterat
     Raises:
         StudyError: The weights of a milestone are not there.
     """
-    study = store.study
-    held = set_up(study, data, options)
-    for batch_size in study.batch_sizes:
-        for algorithm in study.algorithms:
-            run = next(r for r in study.runs() if (r.algorithm, r.batch_size) == (algorithm, batch_size))
-            for epoch in milestones(study.epochs) if algorithm == "ducb" else (0,):
-                yield _time(store, study, run, epoch, held, options)
+    chosen = {
+        (run.batch_size, run.algorithm): (study, run)
+        for study in reversed(_extents(store))
+        for run in study.runs()[::-1]
+    }
+    held = set_up(store.study, data, options)
+    for (_, algorithm), (study, run) in sorted(chosen.items(), key=lambda item: item[0]):
+        for epoch in milestones(store.epochs) if algorithm == "ducb" else (0,):
+            yield _time(store, study, run, epoch, held, options)
+
+
+def _extents(store: Store) -> list[StudySpec]:
+    """The study in each extent in which it was asked for: its parts may have been run one by one."""
+    return [replace(study, epochs=store.epochs) for study in store.specs()]
 
 
 def _time(
@@ -135,10 +142,11 @@ def single_runs(
     `seconds` are wall-clock training time.
     """
     alone = replace(options, max_runs=1)
-    study = store.study
-    adaptive = [name for name in study.algorithms if name != "sgd"]
-    parts = [study.select(algorithms=adaptive, seeds=1)] if adaptive else []
-    parts += [_only(study, run) for run in sgd]
+    parts = []
+    for study in _extents(store):
+        adaptive = [name for name in study.algorithms if name != "sgd"]
+        parts += [study.select(algorithms=adaptive, seeds=1)] if adaptive else []
+    parts += [_only(store.study, run) for run in sgd]
     folder = store.folder / "singles"
     for part in parts:
         with Store.create(folder, part, precision=options.precision, max_runs=1) as own:
