@@ -23,7 +23,7 @@ SMALL = TOY.select(epochs=5)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
-    for part in (["ducb"], ["adadelta", "sgd"]):  # one after the other, as on a machine that is lent for a while
+    for part in (["ducb"], ["adadelta", "sgd"]):  # parts of one study, one after the other
         study = SMALL.select(algorithms=part)
         with Store.create(folder, study, precision="fp32") as store:
             run_study(store, study, load_digits(), RunOptions(checkpoint_epochs=2), Quiet())
