@@ -73,7 +73,6 @@ def sgd(model: Model, runs: list[tuple[float, float, float]] = SGD_RUNS) -> Sgd:
 @pytest.mark.parametrize("kind", MODELS)
 def test_ducb_takes_the_optimizers_decisions(kind: str) -> None:
     update = ducb(MODELS[kind](), [0, 1, 2])
-    taken = []
     ensemble = Ensemble(update, data(), BATCH, data_seed=5)
     ensemble.train_epoch(0)
     counts = update.tally.arms

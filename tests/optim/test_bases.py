@@ -113,11 +113,9 @@ def test_the_base_state_advances_exactly_once_per_step(name: str, linear: bool |
     net, twin = model(dtype=D), model(dtype=D)
     hot = HotSwap(BASES[name](list(net.parameters())), {"lr": [50.0, 1e-3]}, linear=linear)
     plain = BASES[name](list(twin.parameters()))
-    moved = []
     for batch in batches(25, dtype=D):
         at_start = weights(net)
         hot.step(loss_of(net, batch))
-        moved.append(hot.last_step.arm is not None)  # type: ignore[union-attr]
         for parameter, other, value in zip(net.parameters(), twin.parameters(), at_start, strict=True):
             other.data.copy_(value)
             other.grad = parameter.grad.clone()  # type: ignore[union-attr]

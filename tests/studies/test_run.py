@@ -160,12 +160,17 @@ def test_stopping_after_some_minutes_keeps_a_checkpoint(whole: Path, tmp_path: P
     assert_same(tmp_path, whole)
 
 
-def test_killed_and_taken_up_again(whole: Path, tmp_path: Path) -> None:
-    """`kill -9` at some moment of a study of the command line, and the same command again at once."""
+def toy_command(tmp_path: Path) -> tuple[list[str], Path]:
+    """The command line that runs the toy study, and the folder it fills."""
     study, folder = tmp_path / "study.toml", tmp_path / "out"
     study.write_text(TOML.format(epochs=6))
     command = [sys.executable, "-c", "from hotswap.cli import main; main()", "study", "run", str(study)]
-    command += ["--out", str(folder)]
+    return [*command, "--out", str(folder)], folder
+
+
+def test_killed_and_taken_up_again(whole: Path, tmp_path: Path) -> None:
+    """`kill -9` at some moment of a study of the command line, and the same command again at once."""
+    command, folder = toy_command(tmp_path)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not list(folder.glob("checkpoints/ducb-b64/*.sha256")):
         assert process.poll() is None
@@ -231,10 +236,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(whole: Path, tmp_path: Path, mo
 
 
 def test_two_processes_share_the_work(whole: Path, tmp_path: Path) -> None:
-    study, folder = tmp_path / "study.toml", tmp_path / "out"
-    study.write_text(TOML.format(epochs=6))
-    command = [sys.executable, "-c", "from hotswap.cli import main; main()", "study", "run", str(study)]
-    command += ["--out", str(folder)]
+    command, folder = toy_command(tmp_path)
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for process in both:
         process.communicate(timeout=120)

@@ -4,7 +4,7 @@ A layer's parameters are one block `(R, rows, cols)` of θ: a row for each input
 that is always 1, then zeros up to a multiple of four rows, without which loads are narrow and matrix units stay idle.
 So biases cost no kernels of their own. Writing the backward pass by hand lets the weight gradient's matrix product
 land in the velocity (or in θ itself) without ever existing on its own: with a minibatch of 64 an update is bound by
-memory traffic, and that saves two of seven passes over the parameters.
+memory traffic, and that saves one of seven passes over the parameters with momentum and two of five without.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Search(ABC):
 
     headroom: begin this many arms above the proposal (never above the largest).
     when_stuck: what to take if no trial beat the start point: `"stay"` takes no step (the author's port);
-        `"start"` takes the first arm tried (the other reading of Algorithm 3, line 24), `"smallest"` the last one
+        `"start"` takes the first arm tried (the other reading of `α_best ← startIndex`), `"smallest"` the last one
         tried; neither takes an arm whose trial was not finite.
     max_trials: end the walk after this many trials, `None` for as many as there are arms.
     """
