@@ -142,6 +142,15 @@ def test_a_part_is_the_same_as_in_the_whole(whole: Path, tmp_path: Path) -> None
     pd.testing.assert_frame_equal(part, same, rtol=1e-4)  # float32, with other runs beside it
 
 
+def test_more_seeds_do_not_take_over_the_weights_of_fewer(whole: Path, tmp_path: Path) -> None:
+    """A unit of one seed and the same unit of two have one name, but not one checkpoint."""
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, TOY.select(seeds=1), listener=Quiet(stop_at=5))
+    larger = run(tmp_path)
+    assert all(epoch == 0 for _, epoch in larger.began)
+    assert_same(tmp_path, whole)
+
+
 @pytest.mark.parametrize("after", [1, 3, 14, 20])
 def test_interrupted_and_taken_up_again(whole: Path, tmp_path: Path, after: int) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -172,7 +181,7 @@ def test_killed_and_taken_up_again(whole: Path, tmp_path: Path) -> None:
     """`kill -9` at some moment of a study of the command line, and the same command again at once."""
     command, folder = toy_command(tmp_path)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list(folder.glob("checkpoints/ducb-b64/*.sha256")):
+    while not list(folder.glob("checkpoints/ducb-b64-*/*.sha256")):
         assert process.poll() is None
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
@@ -197,7 +206,7 @@ def test_more_epochs_extend_a_finished_study(whole: Path, tmp_path: Path) -> Non
 def test_a_damaged_checkpoint_is_passed_over(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, listener=Quiet(stop_at=5))
-    folder = tmp_path / "checkpoints" / "adadelta-b64"
+    (folder,) = tmp_path.glob("checkpoints/adadelta-b64-*")
     found = sorted(folder.glob("*.safetensors"))
     assert [path.name for path in found] == ["epoch-000002.safetensors", "epoch-000004.safetensors"]
     found[-1].write_bytes(found[-1].read_bytes()[:-7] + b"damaged")
@@ -209,7 +218,8 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Path, tmp_path: Path) -> Non
 
 def test_the_last_two_checkpoints_are_kept(whole: Path) -> None:
     for unit in plan(TOY):
-        names = {path.name for path in (whole / "checkpoints" / unit.id).iterdir()}
+        (folder,) = whole.glob(f"checkpoints/{unit.id}-*")
+        names = {path.name for path in folder.iterdir()}
         kept = {f"epoch-00000{n}-kept.{end}" for n in (1, 3, 6) for end in ("safetensors", "sha256")}
         last = {f"epoch-00000{n}.{end}" for n in (4, 6) for end in ("safetensors", "sha256")}
         assert names == (last | kept if unit.algorithm == "ducb" else last)

@@ -74,7 +74,7 @@ def test_the_two_sgd_runs_are_chosen_in_retrospect() -> None:
 
 def test_missing_weights_are_said_to_be_missing(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "copy")
-    for path in (tmp_path / "copy").glob("checkpoints/ducb-b128/*-kept.sha256"):
+    for path in (tmp_path / "copy").glob("checkpoints/ducb-b128-*/*-kept.sha256"):
         path.unlink()
     with (
         Store.open(tmp_path / "copy") as store,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import math
 import platform
 import sys
@@ -24,7 +25,16 @@ from hotswap.studies.plan import Unit, plan
 from hotswap.studies.spec import StudySpec
 from hotswap.studies.store import MetricRow, Store
 
-__all__ = ["Listener", "Precision", "RunOptions", "device_named", "milestones", "run_study", "set_up"]
+__all__ = [
+    "Listener",
+    "Precision",
+    "RunOptions",
+    "checkpoint_folder",
+    "device_named",
+    "milestones",
+    "run_study",
+    "set_up",
+]
 
 Precision = Literal["fp32", "tf32", "fp64"]
 
@@ -78,6 +88,12 @@ def run_study(store: Store, study: StudySpec, data: Dataset, options: RunOptions
     return complete
 
 
+def checkpoint_folder(store: Store, unit: Unit) -> Path:
+    """Where a unit's checkpoints lie: apart from those of a unit of the same name with other runs in it."""
+    digest = hashlib.sha256("\n".join(sorted(run.id for run in unit.runs)).encode()).hexdigest()
+    return store.folder / "checkpoints" / f"{unit.id}-{digest[:8]}"
+
+
 def milestones(epochs: int) -> tuple[int, ...]:
     """The epochs whose weights are kept for timing: a fifth, three fifths, all; the paper's are 100, 300 and 500."""
     return tuple(sorted({max(1, epochs // 5), max(1, 3 * epochs // 5), epochs}))
@@ -114,7 +130,7 @@ class _Training:
     ) -> None:
         self.store, self.study, self.unit, self.options, self.listener = store, study, unit, options, listener
         self.deadline = deadline
-        self.folder: Path = store.folder / "checkpoints" / unit.id
+        self.folder = checkpoint_folder(store, unit)
         self.built: Built = build(study, unit, data)
         self.diverged: set[str] = set()
         self.seconds = self.measuring = 0.0

@@ -15,7 +15,7 @@ import torch
 
 from hotswap.data import Dataset
 from hotswap.ensemble import TrainingData
-from hotswap.ensemble.checkpoint import load_kept
+from hotswap.ensemble.checkpoint import Checkpoint, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.build import build
@@ -87,8 +87,7 @@ def _time(
     unit = Unit(algorithm=run.algorithm, batch_size=run.batch_size, runs=(run,))
     ensemble = build(study, unit, held).ensemble
     if epoch:
-        folder = store.folder / "checkpoints" / unit.id
-        checkpoint = load_kept(folder, epoch)
+        checkpoint = _kept(store, run, epoch)
         if checkpoint is None:
             raise StudyError(
                 f"The weights of {unit.id} after epoch {epoch} are not in {store.folder}; timing starts from the "
@@ -111,6 +110,15 @@ def _time(
         precision=options.precision,
         torch=torch.__version__,
     )
+
+
+def _kept(store: Store, run: RunSpec, epoch: int) -> Checkpoint | None:
+    """The checkpoint of an epoch that holds the run's weights, in whatever unit it was trained."""
+    for folder in sorted((store.folder / "checkpoints").glob(f"{run.algorithm}-b{run.batch_size}-*")):
+        checkpoint = load_kept(folder, epoch)
+        if checkpoint is not None and run.id in checkpoint.notes["runs"]:
+            return checkpoint
+    return None
 
 
 def best_sgd(metrics: pd.DataFrame) -> list[RunSpec]:
