@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -146,7 +147,8 @@ def test_the_backward_pass_written_out_is_autograds(unit: Unit, sizes: tuple[int
     (x, y), seeds = batches()[0], [0, 1, 2]
     ours, theirs = fast.initial(seeds).to(D), slow.initial(seeds).to(D)
     wide = fast.prepare(x)
-    a, b = fast.gradient(ours, wide, y), slow.gradient(theirs, x, y)
+    a = fast.before_trials(fast.gradient(ours, wide, y), wide)
+    b = slow.before_trials(slow.gradient(theirs, x, y), x)
     torch.testing.assert_close(a.loss, b.loss)
     torch.testing.assert_close(a.direction.norm(dim=1), b.direction.norm(dim=1))
     torch.testing.assert_close(fast.gradient_norm(ours, wide, y), b.direction.norm(dim=1))
@@ -196,6 +198,15 @@ def test_measuring() -> None:
     assert tally.steps == STEPS
     assert all(norm > 0 for norm in tally.gradient_norm)
     assert ducb_tally_counts_trials()
+
+
+def test_what_nobody_reads_is_not_computed_and_changes_nothing() -> None:
+    one, other = sgd(Mlp(SIZES)), sgd(Mlp(SIZES))
+    watched = Ensemble(one, data(), BATCH, data_seed=5).train_epoch(0)
+    unwatched = Ensemble(other, data(), BATCH, data_seed=5).train_epoch(0, watched=False)
+    assert torch.equal(one.theta, other.theta)
+    assert watched.mean_rate == unwatched.mean_rate
+    assert all(math.isnan(norm) for norm in unwatched.gradient_norm)
 
 
 def ducb_tally_counts_trials() -> bool:

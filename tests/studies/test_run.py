@@ -162,9 +162,9 @@ def test_interrupted_and_taken_up_again(whole: Path, tmp_path: Path, after: int)
 
 
 def test_stopping_after_some_minutes_keeps_a_checkpoint(whole: Path, tmp_path: Path) -> None:
-    stopped = run(tmp_path, options=RunOptions(stop_after=1e-9, checkpoint_epochs=100))
+    stopped = run(tmp_path, options=RunOptions(stop_after=1e-9))
     assert stopped.epochs <= 1
-    while run(tmp_path, options=RunOptions(stop_after=1e-3, checkpoint_epochs=100)).epochs:
+    while run(tmp_path, options=RunOptions(stop_after=1e-3)).epochs:
         pass
     assert_same(tmp_path, whole)
 
@@ -211,9 +211,20 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Path, tmp_path: Path) -> Non
     assert [path.name for path in found] == ["epoch-000002.safetensors", "epoch-000004.safetensors"]
     found[-1].write_bytes(found[-1].read_bytes()[:-7] + b"damaged")
     again = run(tmp_path)
-    assert "The checkpoint epoch-000004.safetensors is damaged (its checksum does not match)" in again.said[0]
+    expected = "The checkpoint epoch-000004.safetensors cannot be used (it is damaged: its checksum does not match)"
+    assert expected in again.said[0]
     assert ("adadelta-b64", 2) in again.began
     assert_same(tmp_path, whole)
+
+
+def test_a_checkpoint_of_another_version_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr("hotswap.ensemble.checkpoint.FORMAT", 1)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, listener=Quiet(stop_at=5))
+    again = run(tmp_path)
+    assert "epoch-000004.safetensors cannot be used (another version of hotswap wrote it)" in again.said[0]
+    assert ("adadelta-b64", 0) in again.began
 
 
 def test_the_last_two_checkpoints_are_kept(whole: Path) -> None:

@@ -21,6 +21,7 @@ from hotswap.files import replacing, write_text
 __all__ = ["Checkpoint", "load_kept", "load_latest", "save"]
 
 KEPT = 2
+FORMAT = 2  # how tensors are laid out; 2: weights of a layer by output, then input
 
 
 class Checkpoint(NamedTuple):
@@ -38,7 +39,7 @@ def save(
     path = folder / f"epoch-{epoch:06d}{'-kept' if keep else ''}.safetensors"
     with replacing(path) as temporary:
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, temporary, metadata={"notes": json.dumps({**notes, "epoch": epoch})})
+        save_file(plain, temporary, metadata={"notes": json.dumps({**notes, "epoch": epoch, "format": FORMAT})})
         digest = _digest(temporary)
     write_text(_sum(path), digest)
     for old in sorted(folder.glob("epoch-??????.safetensors"))[:-KEPT]:
@@ -56,10 +57,10 @@ def load_latest(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
         try:
             if _sum(path).read_text(encoding="utf-8") == _digest(path):
                 return _read(path)
-            why = "its checksum does not match"
+            why = "it is damaged: its checksum does not match"
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             why = str(error)
-        report(f"The checkpoint {path.name} is damaged ({why}); going back to the one before it.")
+        report(f"The checkpoint {path.name} cannot be used ({why}); going back to the one before it.")
     return None
 
 
@@ -68,12 +69,17 @@ def load_kept(folder: Path, epoch: int) -> Checkpoint | None:
     path = folder / f"epoch-{epoch:06d}-kept.safetensors"
     if not _sum(path).exists() or _sum(path).read_text(encoding="utf-8") != _digest(path):
         return None
-    return _read(path)
+    try:
+        return _read(path)
+    except ValueError:
+        return None
 
 
 def _read(path: Path) -> Checkpoint:
     with safe_open(path, framework="pt") as file:
         notes = json.loads(file.metadata()["notes"])
+        if notes.pop("format", 1) != FORMAT:
+            raise ValueError("another version of hotswap wrote it")
         return Checkpoint(notes.pop("epoch"), {name: file.get_tensor(name) for name in file.keys()}, notes)  # noqa: SIM118
 
 

@@ -65,15 +65,18 @@ class Ensemble:
         self._y = torch.zeros_like(data.train_y[:batch_size])
         self._parts: dict[str, Callable[[], None]] | None = None
 
-    def train_epoch(self, epoch: int) -> EpochTally:
-        """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone."""
+    def train_epoch(self, epoch: int, *, watched: bool = True) -> EpochTally:
+        """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone.
+
+        Where it is not `watched`, what costs time and does not change a result is left out: SGD's gradient norms.
+        """
         began = time.perf_counter()
         parts = self._ready()
         shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
         rows = torch.randperm(len(self.data.train_x), generator=shuffle)[: self.steps * self.batch_size]
         self._order.copy_(rows.view(self.steps, self.batch_size))
         self._now.zero_()
-        self.update.begin_epoch(epoch)
+        self.update.begin_epoch(epoch, watched=watched)
         for number in range(self.steps):
             parts[LOAD]()
             self.update.step(lambda name: parts[name](), number)

@@ -1,22 +1,27 @@
 """R multilayer perceptrons as batched matrix products, with the backward pass written out.
 
-A layer's parameters are one block `(R, rows, cols)` of θ: a row for each input, then the biases as the row of an input
-that is always 1, then zeros up to a multiple of four rows, without which loads are narrow and matrix units stay idle.
-So biases cost no kernels of their own. Writing the backward pass by hand lets the weight gradient's matrix product
-land in the velocity (or in θ itself) without ever existing on its own: with a minibatch of 64 an update is bound by
-memory traffic, and that saves one of seven passes over the parameters with momentum and two of five without.
+A layer's parameters are one block `(R, outputs, columns)` of θ: a column for each input, then the biases as that of an
+input that is always 1, then zeros up to a multiple of four columns, without which loads are narrow and matrix units
+stay idle. So biases cost no kernels of their own. Writing the backward pass by hand lets the weight gradient's matrix
+product land in the velocity (or in θ itself) without ever existing on its own: with a minibatch of 64 an update is
+bound by memory traffic, and that saves one of seven passes over the parameters with momentum and two of five without.
+
+A matrix product is fastest where what it sums over lies side by side in both factors, and slow where it does in
+neither. Activations lie feature by sample, `(R, H, B)`, in the first hidden layer and sample by feature in the others:
+so each large product of a step finds at least one factor as it wants it, and the first layer's, the largest, both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hotswap.ensemble.model import Gradient, Group, Model, classification_loss
+from hotswap.ensemble.kernels import fused, loss_and_slope, moved_loss
+from hotswap.ensemble.model import Gradient, Group, Model
 from hotswap.networks import Init, Unit, multilayer_perceptron
 
 __all__ = ["Mlp"]
@@ -29,15 +34,19 @@ def _padded(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
+Rooms = dict[object, Tensor]
+"""Memory for what enters a layer, used again at every step: the constant input and the zeros are in it already."""
+
+
 class Forward(NamedTuple):
-    """What a forward pass leaves."""
+    """What a forward pass leaves; shapes as seen, whatever the order in memory."""
 
     first: Tensor
     """`(R, B, H)` what enters the first layer's units, or the scores where there is only one layer."""
     inputs: list[Tensor]
-    """What enters each layer, the constant input included: `(R, B, rows)`."""
+    """What enters each layer, the constant input included: `(R, B, columns)`."""
     scores: Tensor
-    """`(R, B, cols)` the logits, then zeros for classes that do not exist."""
+    """`(R, B, outputs)` the logits, then zeros for classes that do not exist."""
 
 
 class Mlp(Model):
@@ -46,11 +55,12 @@ class Mlp(Model):
     def __init__(self, sizes: Sequence[int], unit: Unit = "sigmoid", init: Init = "glorot") -> None:
         self.sizes, self.unit, self.init = tuple(sizes), unit, init
         self.classes = self.sizes[-1]
-        rows = [_padded(size + 1, NARROW) for size in self.sizes[:-1]]
-        cols = [*self.sizes[1:-1], _padded(self.classes, NARROW)]
-        self.shapes = list(zip(rows, cols, strict=True))
-        self.used = sum(row * col for row, col in self.shapes)
+        outputs = [*self.sizes[1:-1], _padded(self.classes, NARROW)]
+        columns = [_padded(size + 1, NARROW) for size in self.sizes[:-1]]
+        self.shapes = list(zip(outputs, columns, strict=True))
+        self.used = sum(rows * cols for rows, cols in self.shapes)
         self.size = _padded(self.used, LINE)
+        self._rooms: Rooms = {}
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """See `Model.initial`."""
@@ -64,13 +74,13 @@ class Mlp(Model):
         layers = [module for module in network.modules() if isinstance(module, torch.nn.Linear)]
         row = torch.zeros(1, self.size, dtype=layers[0].weight.dtype)
         for block, layer in zip(self._blocks(row), layers, strict=True):
-            block[0, : layer.in_features, : layer.out_features] = layer.weight.detach().T
-            block[0, layer.in_features, : layer.out_features] = layer.bias.detach()
+            block[0, : layer.out_features, : layer.in_features] = layer.weight.detach()
+            block[0, : layer.out_features, layer.in_features] = layer.bias.detach()
         return row[0]
 
     def prepare(self, x: Tensor) -> Tensor:
         """See `Model.prepare`: the constant input, then zeros."""
-        return pad(pad(x, (0, 1), value=1.0), (0, self.shapes[0][0] - x.shape[1] - 1))
+        return pad(pad(x, (0, 1), value=1.0), (0, self.shapes[0][1] - x.shape[1] - 1))
 
     def _blocks(self, flat: Tensor) -> list[Tensor]:
         """Views into `(R, P)`, one per layer."""
@@ -80,53 +90,19 @@ class Mlp(Model):
             at += rows * cols
         return blocks
 
-    def _activate(self, z: Tensor, rows: int) -> Tensor:
-        """What enters the next layer: the units' outputs, then the constant input and zeros."""
-        function: Any = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": _relu}[self.unit]
-        wide = z.new_empty(*z.shape[:-1], rows)
-        function(z, out=wide[..., : z.shape[-1]])
-        wide[..., z.shape[-1]] = 1.0
-        wide[..., z.shape[-1] + 1 :] = 0.0
-        return wide
-
-    def _through_unit(self, slope: Tensor, output: Tensor) -> Tensor:
-        """The derivative with respect to a unit's input, from the one with respect to its output."""
-        result: Tensor
-        if self.unit == "sigmoid":
-            result = torch.ops.aten.sigmoid_backward(slope, output)
-        elif self.unit == "tanh":
-            result = torch.ops.aten.tanh_backward(slope, output)
-        else:
-            result = torch.ops.aten.threshold_backward(slope, output, 0)
-        return result
-
-    def _forward(self, blocks: list[Tensor], x: Tensor) -> Forward:
-        inputs = [x.expand(len(blocks[0]), *x.shape)]
-        first = z = torch.bmm(inputs[0], blocks[0])
-        for block in blocks[1:]:
-            inputs.append(self._activate(z, block.shape[1]))
-            z = torch.bmm(inputs[-1], block)
-        return Forward(first, inputs, z)
-
-    def _down(self, slope: Tensor, number: int, blocks: list[Tensor], forward: Forward) -> Tensor:
-        """From the slope with respect to what left layer `number` to the one for the layer below it."""
-        units = self.sizes[number]
-        below = torch.bmm(slope, blocks[number][:, :units].transpose(1, 2))
-        return self._through_unit(below, forward.inputs[number][..., :units])
-
     def scores(self, theta: Tensor, x: Tensor) -> Tensor:
         """See `Model.scores`."""
-        return self._forward(self._blocks(theta), x).scores[..., : self.classes]
+        return self._forward(self._blocks(theta), x, rooms={}).scores[..., : self.classes]
 
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
         """See `Model.gradient`."""
         blocks, direction = self._blocks(theta), torch.empty_like(theta)
         direction[:, self.used :].zero_()
         slots = self._blocks(direction)
-        forward = self._forward(blocks, x)
-        loss, slope = self._loss_and_slope(forward.scores, y)
+        forward = self._forward(blocks, x, self._rooms)
+        loss, slope = fused(loss_and_slope, theta)(forward.scores, y, self.classes)
         for number in reversed(range(len(blocks))):
-            torch.bmm(forward.inputs[number].transpose(1, 2), slope, out=slots[number])
+            torch.bmm(slope.transpose(1, 2), self._summed(forward, number), out=slots[number])
             if number:
                 slope = self._down(slope, number, blocks, forward)
         return Gradient(loss, direction, forward.first)
@@ -136,17 +112,22 @@ class Mlp(Model):
     ) -> None:
         """See `Model.descend`. The slopes carry the factor −α from the start, so products add −αg where it belongs."""
         blocks, moving = self._blocks(theta), self._blocks(velocity)
-        forward = self._forward(blocks, x)
-        _, slope = self._loss_and_slope(forward.scores, y)
+        forward = self._forward(blocks, x, self._rooms)
+        _, slope = fused(loss_and_slope, theta)(forward.scores, y, self.classes)
         slope = slope * -rates[:, None, None]
         for number in reversed(range(len(blocks))):
-            entered, here = forward.inputs[number].transpose(1, 2), slope
+            entered, here = self._summed(forward, number), slope.transpose(1, 2)
             if number:  # before this layer's weights change
                 slope = self._down(slope, number, blocks, forward)
             for rows, momentum in groups:
                 target = moving[number] if momentum else blocks[number]
-                target[rows].baddbmm_(entered[rows], here[rows], beta=momentum or 1.0)
+                target[rows].baddbmm_(here[rows], entered[rows], beta=momentum or 1.0)
         theta[: len(velocity)].add_(velocity)
+
+    def before_trials(self, gradient: Gradient, x: Tensor) -> Gradient:
+        """See `Model.before_trials`: what enters the first units at θ, and by how much the gradient moves that."""
+        shift = self._first(self._blocks(gradient.direction)[0], x)
+        return Gradient(gradient.loss, gradient.direction, (gradient.memo, shift))
 
     def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """See `Model.trials`.
@@ -157,24 +138,78 @@ class Mlp(Model):
         runs, arms = rates.shape
         blocks, slopes = self._blocks(theta), self._blocks(gradient.direction)
         rate = rates.to(theta.dtype).view(runs, arms, 1, 1)
-        shift = torch.bmm(x.expand(runs, *x.shape), slopes[0])
-        z = torch.addcmul(gradient.memo[:, None], rate, shift[:, None], value=-1)
-        for block, slope in zip(blocks[1:], slopes[1:], strict=True):
-            h = self._activate(z, block.shape[1]).view(runs, arms * len(x), -1)
-            stay, shift = (torch.bmm(h, part).view(runs, arms, len(x), -1) for part in (block, slope))
+        stay, shift = (each[:, None] for each in gradient.memo)
+        for number in range(1, len(blocks)):
             z = torch.addcmul(stay, rate, shift, value=-1)
-        return classification_loss(z[..., : self.classes], y)
+            h = self._enter(z, number, self._rooms)
+            stay, shift = (
+                torch.bmm(h, layer[number].transpose(1, 2)).view(runs, arms, len(x), -1) for layer in (blocks, slopes)
+            )
+        return fused(moved_loss, theta)(stay, rate, shift, y, self.classes)
 
-    def _loss_and_slope(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean negative log likelihood `(R,)` and its derivative with respect to the scores, `(R, B, cols)`."""
-        likelihood = torch.log_softmax(scores[..., : self.classes], dim=-1)
-        labels = y.view(1, -1, 1).expand(len(scores), -1, 1)
-        loss = -likelihood.gather(-1, labels).squeeze(-1).mean(-1)
-        slope = torch.zeros_like(scores)
-        slope[..., : self.classes] = likelihood.exp_().mul_(1 / len(y))
-        slope.scatter_add_(-1, labels, slope.new_full((), -1 / len(y)).expand(labels.shape))
-        return loss, slope
+    def _forward(self, blocks: list[Tensor], x: Tensor, rooms: Rooms) -> Forward:
+        inputs = [x.expand(len(blocks[0]), *x.shape)]
+        first = z = self._first(blocks[0], x)
+        for number in range(1, len(blocks)):
+            inputs.append(self._enter(z, number, rooms))
+            z = torch.bmm(inputs[-1], blocks[number].transpose(1, 2))
+        return Forward(first, inputs, z)
+
+    @staticmethod
+    def _first(block: Tensor, x: Tensor) -> Tensor:
+        """The first layer's product, `(R, B, H)` as seen and feature by sample in memory."""
+        return torch.bmm(block, x.t().expand(len(block), *x.t().shape)).transpose(1, 2)
+
+    def _enter(self, z: Tensor, number: int, rooms: Rooms) -> Tensor:
+        """What enters layer `number`: the outputs of the units that `z` `(R, ..., B, H)` enters, the constant, zeros.
+
+        `(R, samples, columns)`, with the samples of all arms in one row; feature by sample in memory if `z` is.
+        """
+        runs, units, columns = len(z), self.sizes[number], self.shapes[number][1]
+        samples = z[0, ..., 0].shape
+        turned = number == 1
+        key = (runs, samples, number, z.dtype, z.device)
+        if key not in rooms:
+            shape = (runs, columns, *samples) if turned else (runs, *samples, columns)
+            rooms[key] = z.new_zeros(shape)
+            rooms[key].select(1 if turned else -1, units).fill_(1)
+        room = rooms[key]
+        seen = room.movedim(1, -1) if turned else room
+        UNITS[self.unit](z, out=seen[..., :units])
+        return room.flatten(2).transpose(1, 2) if turned else room.flatten(1, -2)
+
+    @staticmethod
+    def _summed(forward: Forward, number: int) -> Tensor:
+        """What entered a layer, for a product that sums over samples: the minibatch, shared by all, is worth a copy."""
+        entered = forward.inputs[number]
+        if number:
+            return entered
+        turned = entered[0].t().contiguous()
+        return turned.expand(len(entered), *turned.shape).transpose(1, 2)
+
+    def _down(self, slope: Tensor, number: int, blocks: list[Tensor], forward: Forward) -> Tensor:
+        """From the slope with respect to what left layer `number` to the one for the layer below it."""
+        units = self.sizes[number]
+        block = blocks[number][..., :units]
+        if number == 1:
+            below = torch.bmm(block.transpose(1, 2), slope.transpose(1, 2)).transpose(1, 2)
+        else:
+            below = torch.bmm(slope, block)
+        return SLOPES[self.unit](below, forward.inputs[number][..., :units])
 
 
 def _relu(z: Tensor, out: Tensor) -> Tensor:
     return torch.clamp(z, min=0, out=out)
+
+
+def _below_relu(slope: Tensor, output: Tensor) -> Tensor:
+    result: Tensor = torch.ops.aten.threshold_backward(slope, output, 0)
+    return result
+
+
+UNITS: dict[Unit, Callable[..., Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": _relu}
+SLOPES: dict[Unit, Callable[[Tensor, Tensor], Tensor]] = {  # by a unit's input, from by its output and that output
+    "sigmoid": torch.ops.aten.sigmoid_backward,
+    "tanh": torch.ops.aten.tanh_backward,
+    "relu": _below_relu,
+}

@@ -56,9 +56,13 @@ class Model(ABC):
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
         """Losses and gradients at θ."""
 
+    def before_trials(self, gradient: Gradient, x: Tensor) -> Gradient:
+        """The same with a memo of what all trials of a step share."""
+        return gradient
+
     @abstractmethod
     def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`."""
+        """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`; `gradient` as `before_trials` left it."""
 
     def descend(
         self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[Group], x: Tensor, y: Tensor

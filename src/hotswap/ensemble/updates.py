@@ -9,14 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hotswap.bandits import Bandit, BanditState
+from hotswap.ensemble.kernels import fused
 from hotswap.ensemble.model import Gradient, Group, Model
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Search, Walk
@@ -67,8 +65,8 @@ class Update(ABC):
     def state(self) -> dict[str, Tensor]:
         """Every tensor that decides what the next steps do; the very tensors, so that copying into them restores."""
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Called before the steps of epoch number `epoch`, counted from 0."""
+    def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
+        """Called before the steps of epoch number `epoch`, counted from 0; `watched`: its tally will be read."""
         self.tally.clear()
 
 
@@ -78,7 +76,7 @@ class Sgd(Update):
     Runs with equal momentum must stand together, those without any last (see `order`).
     """
 
-    NORM_EVERY = 8  # a gradient norm costs two passes over the parameters that the step itself does not need
+    NORM_EVERY = 8  # steps of a watched epoch; the update itself never has its gradient, so a norm costs another pass
 
     def __init__(
         self, model: Model, theta: Tensor, rates: Sequence[float], decays: Sequence[float], momenta: Sequence[float]
@@ -87,6 +85,7 @@ class Sgd(Update):
         self.first = torch.tensor(rates, dtype=torch.float64)
         self.decays = torch.tensor(decays, dtype=torch.float64)
         self.groups = _groups(momenta)
+        self.watched = True
         self.rates = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
         self.velocity = torch.zeros_like(theta[: sum(momentum != 0 for momentum in momenta)])
 
@@ -95,9 +94,10 @@ class Sgd(Update):
         """An order of the runs that puts equal momenta together, none last."""
         return sorted(range(len(momenta)), key=lambda run: (-momenta[run], run))
 
-    def begin_epoch(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """See `Update.begin_epoch`."""
         super().begin_epoch(epoch)
+        self.watched = watched
         self.rates.copy_(self.first * self.decays**epoch)
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
@@ -106,7 +106,7 @@ class Sgd(Update):
 
     def step(self, run: Callable[[str], None], number: int) -> None:
         """See `Update.step`."""
-        if number % self.NORM_EVERY == 0:
+        if self.watched and number % self.NORM_EVERY == 0:
             run("norm")
         run("step")
 
@@ -154,14 +154,21 @@ class AdaDelta(Update):
         direction = self.model.gradient(self.theta, x, y).direction
         self.tally.norm += torch.linalg.vector_norm(direction, dim=1)
         self.tally.norms += 1
-        self.squares.mul_(self.rho).addcmul_(direction, direction, value=1 - self.rho)
-        move = (self.moves + self.eps).sqrt_().div_((self.squares + self.eps).sqrt_()).mul_(direction)
-        self.moves.mul_(self.rho).addcmul_(move, move, value=1 - self.rho)
-        self.theta.add_(move, alpha=-self.lr)
+        fused(_adadelta, self.theta)(self.theta, self.squares, self.moves, direction, self.rho, self.eps, self.lr)
 
     def state(self) -> dict[str, Tensor]:
         """See `Update.state`."""
         return {"theta": self.theta, "squares": self.squares, "moves": self.moves}
+
+
+def _adadelta(
+    theta: Tensor, squares: Tensor, moves: Tensor, direction: Tensor, rho: float, eps: float, lr: float
+) -> None:
+    """One step, in place."""
+    squares.mul_(rho).addcmul_(direction, direction, value=1 - rho)
+    move = (moves + eps).sqrt_().div_((squares + eps).sqrt_()).mul_(direction)
+    moves.mul_(rho).addcmul_(move, move, value=1 - rho)
+    theta.add_(move, alpha=-lr)
 
 
 class Ducb(Update):
@@ -179,13 +186,11 @@ class Ducb(Update):
         self.rates = torch.tensor(rates, dtype=torch.float64, device=theta.device)
         self.ahead = torch.arange(block, device=theta.device)
         self.learned = bandit.start(len(theta), len(rates), theta.device)
-        self.direction = torch.zeros_like(theta)
-        self.memo: Any = None
+        self.at: Gradient | None = None
         blank = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         self.walk = search.begin(blank.long(), blank, arms=len(rates))
         self.walk = Walk(*(tensor.clone() for tensor in self.walk))  # no two of them the same storage
         self.all_done = torch.zeros((), dtype=torch.bool, device=theta.device)
-        self.fuse = _fused if theta.is_cuda and find_spec("triton") else _as_it_is
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
@@ -200,27 +205,24 @@ class Ducb(Update):
 
     def _begin(self, x: Tensor, y: Tensor) -> None:
         gradient = self.model.gradient(self.theta, x, y)
-        self.direction.copy_(gradient.direction)
-        if self.memo is None:
-            self.memo = gradient.memo
-        else:
-            self.memo.copy_(gradient.memo)
-        self.fuse(_open)(self.bandit, self.search, len(self.rates), self.learned, self.walk, gradient.loss)
+        self.at = self.model.before_trials(gradient, x)  # kept: the other pieces of the step read it where it lies
+        fused(_open, self.theta)(self.bandit, self.search, len(self.rates), self.learned, self.walk, gradient.loss)
         self._more(x, y)
 
     def _more(self, x: Tensor, y: Tensor) -> None:
+        assert self.at is not None  # a step begins before it goes on
         arms = torch.minimum(self.walk.arm[:, None] + self.ahead, self.walk.last[:, None])
-        at = Gradient(self.walk.loss_before, self.direction, self.memo)
-        losses = self.model.trials(self.theta, at, self.rates[arms], x, y)
-        self.fuse(_advance)(
+        losses = self.model.trials(self.theta, self.at, self.rates[arms], x, y)
+        fused(_advance, self.theta)(
             self.bandit, self.search, self.reward, self.learned, self.walk, arms, losses, self.tally.trials
         )
         self.all_done.copy_(self.walk.done.all())
 
     def _end(self, x: Tensor, y: Tensor) -> None:
+        assert self.at is not None  # a step begins before it ends
         tally = self.tally
-        self.fuse(_take)(
-            self.search, self.rates, self.walk, self.theta, self.direction, tally.rate, tally.norm, tally.arms
+        fused(_take, self.theta)(
+            self.search, self.rates, self.walk, self.theta, self.at.direction, tally.rate, tally.norm, tally.arms
         )
         tally.norms += 1
 
@@ -287,13 +289,3 @@ def _take(
 def _store(kept: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> None:
     for old, value in zip(kept, new, strict=True):
         old.copy_(value)
-
-
-def _as_it_is(function: Any) -> Any:
-    return function
-
-
-@cache
-def _fused(function: Any) -> Any:
-    """The function compiled, once for all ensembles of a process."""
-    return torch.compile(function, dynamic=False)

@@ -47,8 +47,10 @@ class RunOptions:
     precision: Precision = "fp32"
     stop_after: float | None = None
     """Minutes after which to stop at the next checkpoint."""
-    checkpoint_epochs: int = 50
-    checkpoint_minutes: float = 2.0
+    checkpoint_minutes: float = 1.0
+    """At most so much is lost where a process is killed, and an epoch."""
+    checkpoint_epochs: int | None = None
+    """A checkpoint every so many epochs too."""
     max_runs: int | None = None
     """The most runs trained together, where memory is short."""
 
@@ -146,14 +148,15 @@ class _Training:
         saved_at, saved_when = start, time.monotonic()
         finished = True
         for epoch in range(start + 1, self.study.epochs + 1):
-            tally = self.built.ensemble.train_epoch(epoch - 1)
+            tally = self.built.ensemble.train_epoch(epoch - 1, watched=epoch in recorded)
             self.seconds += tally.seconds
             if epoch in recorded:
                 self._record(epoch, tally)
             now = time.monotonic()
             last = epoch == self.study.epochs
             stop = now >= self.deadline and not last
-            due = epoch - saved_at >= self.options.checkpoint_epochs
+            every = self.options.checkpoint_epochs
+            due = every is not None and epoch - saved_at >= every
             due = due or now - saved_when >= 60 * self.options.checkpoint_minutes
             if epoch in kept:
                 self._save(epoch, keep=True)

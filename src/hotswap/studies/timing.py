@@ -96,7 +96,7 @@ def _time(
         row = checkpoint.notes["runs"].index(run.id)
         for name, tensor in ensemble.update.state().items():
             tensor.copy_(checkpoint.tensors[name][row : row + 1])
-    tallies = [ensemble.train_epoch(epoch + number) for number in range(1 + REPEATS)][1:]
+    tallies = [ensemble.train_epoch(epoch + number, watched=False) for number in range(1 + REPEATS)][1:]
     seconds = statistics.median(tally.seconds for tally in tallies)
     device = held.train_x.device
     return TimingRow(
