@@ -56,7 +56,10 @@ def step_seconds(kind: str, runs: int, batch: int, data: TrainingData, steps: in
     ensemble.steps = min(ensemble.steps, steps)
     ensemble._order = ensemble._order[: ensemble.steps]
     ensemble.train_epoch(0)
-    plain, watched = (ensemble.train_epoch(1 + watch, watched=bool(watch)).seconds for watch in (0, 1))
+    device = data.train_x.device
+    plain, watched = (
+        seconds(lambda watch=watch: ensemble.train_epoch(1 + watch, watched=watch), device) for watch in (False, True)
+    )
     share = len(PAPER.recorded_epochs()) / EPOCHS
     return ((1 - share) * plain + share * watched) / ensemble.steps
 

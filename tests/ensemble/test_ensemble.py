@@ -12,7 +12,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwapSGD, log_grid
-from hotswap.ensemble import AdaDelta, Ducb, Ensemble, FunctionalModel, Mlp, Model, Sgd, TrainingData, Update
+from hotswap.ensemble import (
+    AdaDelta,
+    Ducb,
+    Ensemble,
+    EpochTally,
+    FunctionalModel,
+    Mlp,
+    Model,
+    Sgd,
+    TrainingData,
+    Update,
+)
 from hotswap.networks import Unit, multilayer_perceptron
 
 D = torch.float64
@@ -187,7 +198,8 @@ def test_a_run_that_diverges_is_kept_and_the_others_go_on() -> None:
 def test_measuring() -> None:
     update = sgd(Mlp(SIZES))
     ensemble = train(update)
-    tally = ensemble.train_epoch(1)
+    ensemble.train_epoch(1)
+    tally = ensemble.tally()
     measured = ensemble.measure()
     held = data()
     scores = update.model.scores(update.theta, update.model.prepare(held.test_x))
@@ -200,10 +212,15 @@ def test_measuring() -> None:
     assert ducb_tally_counts_trials()
 
 
+def tally_of(update: Update, *, watched: bool = True) -> EpochTally:
+    ensemble = Ensemble(update, data(), BATCH, data_seed=5)
+    ensemble.train_epoch(0, watched=watched)
+    return ensemble.tally()
+
+
 def test_what_nobody_reads_is_not_computed_and_changes_nothing() -> None:
     one, other = sgd(Mlp(SIZES)), sgd(Mlp(SIZES))
-    watched = Ensemble(one, data(), BATCH, data_seed=5).train_epoch(0)
-    unwatched = Ensemble(other, data(), BATCH, data_seed=5).train_epoch(0, watched=False)
+    watched, unwatched = (tally_of(update, watched=watched) for update, watched in ((one, True), (other, False)))
     assert torch.equal(one.theta, other.theta)
     assert watched.mean_rate == unwatched.mean_rate
     assert all(math.isnan(norm) for norm in unwatched.gradient_norm)
@@ -211,7 +228,7 @@ def test_what_nobody_reads_is_not_computed_and_changes_nothing() -> None:
 
 def ducb_tally_counts_trials() -> bool:
     update = ducb(Mlp(SIZES), [0])
-    tally = Ensemble(update, data(), BATCH, data_seed=5).train_epoch(0)
+    tally = tally_of(update)
     return tally.trials[0] > 1.0 and sum(tally.arms[0]) <= STEPS and tally.mean_rate[0] > 0
 
 
@@ -239,7 +256,10 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
         held = data()
         moved = TrainingData(*(t.to(device) for t in (held.train_x, held.train_y, held.test_x, held.test_y)))
         ensemble = Ensemble(update, moved, BATCH, data_seed=5)
-        tallies = [ensemble.train_epoch(epoch) for epoch in range(2)]
+        tallies = []
+        for epoch in range(2):
+            ensemble.train_epoch(epoch)
+            tallies.append(ensemble.tally())
         results.append((update.theta.cpu(), [t.trials for t in tallies], [t.arms for t in tallies], ensemble.measure()))
     torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-8, atol=1e-8)
     assert results[0][1] == [pytest.approx(trials) for trials in results[1][1]]

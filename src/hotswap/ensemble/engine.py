@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +14,6 @@ from hotswap.ensemble.updates import Update
 
 __all__ = ["Ensemble", "EpochTally", "Measured", "TrainingData"]
 
-LOAD = "load"
 EVALUATION_BYTES = 2**31  # of the largest activation while evaluating
 
 
@@ -38,7 +36,6 @@ class EpochTally:
     gradient_norm: list[float]
     arms: list[list[float]]
     steps: int
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -65,12 +62,12 @@ class Ensemble:
         self._y = torch.zeros_like(data.train_y[:batch_size])
         self._parts: dict[str, Callable[[], None]] | None = None
 
-    def train_epoch(self, epoch: int, *, watched: bool = True) -> EpochTally:
+    def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone.
 
         Where it is not `watched`, what costs time and does not change a result is left out: SGD's gradient norms.
+        A GPU may still be at work when this returns.
         """
-        began = time.perf_counter()
         parts = self._ready()
         shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
         rows = torch.randperm(len(self.data.train_x), generator=shuffle)[: self.steps * self.batch_size]
@@ -78,20 +75,22 @@ class Ensemble:
         self._now.zero_()
         self.update.begin_epoch(epoch, watched=watched)
         for number in range(self.steps):
-            parts[LOAD]()
             self.update.step(lambda name: parts[name](), number)
-        return self._summary(began)
 
-    def _summary(self, began: float) -> EpochTally:
+    def wait(self) -> None:
+        """Until the device has done everything that it was told."""
+        if self.data.train_x.is_cuda:
+            torch.cuda.synchronize(self.data.train_x.device)
+
+    def tally(self) -> EpochTally:
+        """The means of the latest epoch; waits for it."""
         tally = self.update.tally
-        norms = (tally.norm / tally.norms).tolist()  # waits for the device
         return EpochTally(
             mean_rate=(tally.rate / self.steps).tolist(),
             trials=(tally.trials / self.steps).tolist(),
-            gradient_norm=norms,
+            gradient_norm=(tally.norm / tally.norms).tolist(),
             arms=tally.arms.tolist(),
             steps=self.steps,
-            seconds=time.perf_counter() - began,
         )
 
     def _load(self) -> None:
@@ -104,21 +103,27 @@ class Ensemble:
     def _ready(self) -> dict[str, Callable[[], None]]:
         """The pieces of a step: as they are on the CPU, captured in CUDA graphs on a GPU."""
         if self._parts is None:
-            pieces: dict[str, Callable[[], None]] = {LOAD: self._load}
-            for name, piece in self.update.parts().items():
-                pieces[name] = partial(piece, self._x, self._y)
-            self._parts = self._capture(pieces) if self.data.train_x.is_cuda else pieces
+            pieces = {
+                name: partial(self._piece, piece, opens=name in self.update.openings)
+                for name, piece in self.update.parts().items()
+            }
+            self._parts = self._capture(pieces) if self.data.train_x.is_cuda else dict(pieces)
         return self._parts
 
-    def _capture(self, pieces: dict[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
+    def _piece(self, piece: Callable[[Tensor, Tensor], None], *, opens: bool) -> None:
+        if opens:
+            self._load()
+        piece(self._x, self._y)
+
+    def _capture(self, pieces: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
         """Warm each piece up on a side stream, capture it, and put the state back to where it was."""
         saved = {name: tensor.clone() for name, tensor in self.update.state().items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self._now.zero_()
                 for piece in pieces.values():
+                    self._now.zero_()
                     piece()
         torch.cuda.current_stream().wait_stream(side)
         graphs: dict[str, Callable[[], None]] = {}

@@ -57,6 +57,9 @@ class Update(ABC):
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """The pieces of a step, each of which can be captured in a graph of its own; called with a minibatch."""
 
+    openings: frozenset[str]
+    """The pieces with one of which a step begins: they are given the next minibatch."""
+
     @abstractmethod
     def step(self, run: Callable[[str], None], number: int) -> None:
         """One step: `run(name)` executes a piece. `number` counts the steps of an epoch."""
@@ -76,6 +79,7 @@ class Sgd(Update):
     Runs with equal momentum must stand together, those without any last (see `order`).
     """
 
+    openings = frozenset({"step", "watched step"})
     NORM_EVERY = 8  # steps of a watched epoch; the update itself never has its gradient, so a norm costs another pass
 
     def __init__(
@@ -102,21 +106,20 @@ class Sgd(Update):
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
-        return {"step": self._step, "norm": self._norm}
+        return {"step": self._step, "watched step": self._watched_step}
 
     def step(self, run: Callable[[str], None], number: int) -> None:
         """See `Update.step`."""
-        if self.watched and number % self.NORM_EVERY == 0:
-            run("norm")
-        run("step")
+        run("watched step" if self.watched and number % self.NORM_EVERY == 0 else "step")
 
     def _step(self, x: Tensor, y: Tensor) -> None:
         self.tally.rate += self.rates
         self.model.descend(self.theta, self.velocity, self.rates, self.groups, x, y)
 
-    def _norm(self, x: Tensor, y: Tensor) -> None:
+    def _watched_step(self, x: Tensor, y: Tensor) -> None:
         self.tally.norm += self.model.gradient_norm(self.theta, x, y)
         self.tally.norms += 1
+        self._step(x, y)
 
     def state(self) -> dict[str, Tensor]:
         """See `Update.state`."""
@@ -136,6 +139,8 @@ def _groups(momenta: Sequence[float]) -> list[Group]:
 
 class AdaDelta(Update):
     """Zeiler's AdaDelta, as torch has it."""
+
+    openings = frozenset({"step"})
 
     def __init__(self, model: Model, theta: Tensor, rho: float = 0.95, eps: float = 1e-6, lr: float = 1.0) -> None:
         super().__init__(model, theta)
@@ -177,6 +182,8 @@ class Ducb(Update):
     `block` arms are evaluated at once, from the one a run has come to; what the search would not have tried is neither
     rewarded nor counted, so every run takes the decisions it would take alone, one trial after the other.
     """
+
+    openings = frozenset({"begin"})
 
     def __init__(
         self, model: Model, theta: Tensor, rates: Sequence[float], bandit: Bandit, search: Search, block: int = 4

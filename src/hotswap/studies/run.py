@@ -147,23 +147,28 @@ class _Training:
         kept = milestones(self.study.epochs) if self.unit.algorithm == "ducb" else ()
         saved_at, saved_when = start, time.monotonic()
         finished = True
+        ensemble = self.built.ensemble
         for epoch in range(start + 1, self.study.epochs + 1):
-            tally = self.built.ensemble.train_epoch(epoch - 1, watched=epoch in recorded)
-            self.seconds += tally.seconds
-            if epoch in recorded:
-                self._record(epoch, tally)
-            now = time.monotonic()
-            last = epoch == self.study.epochs
+            began = time.perf_counter()
+            ensemble.train_epoch(epoch - 1, watched=epoch in recorded)
+            tally = ensemble.tally() if epoch in recorded else None
+            now, last = time.monotonic(), epoch == self.study.epochs
             stop = now >= self.deadline and not last
             every = self.options.checkpoint_epochs
             due = every is not None and epoch - saved_at >= every
-            due = due or now - saved_when >= 60 * self.options.checkpoint_minutes
+            due = due or last or stop or now - saved_when >= 60 * self.options.checkpoint_minutes
+            if due or epoch in kept:
+                ensemble.wait()
+            taken = time.perf_counter() - began
+            self.seconds += taken
+            if tally is not None:
+                self._record(epoch, tally)
             if epoch in kept:
                 self._save(epoch, keep=True)
-            if due or last or stop:
+            if due:
                 self._save(epoch)
                 saved_at, saved_when = epoch, time.monotonic()
-            self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), tally.seconds)
+            self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), taken)
             if stop:
                 finished = False
                 break

@@ -6,6 +6,7 @@ An ensemble's clock says nothing about a single run, so these train one run at a
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hotswap.data import Dataset
-from hotswap.ensemble import TrainingData
+from hotswap.ensemble import Ensemble, TrainingData
 from hotswap.ensemble.checkpoint import Checkpoint, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
@@ -96,8 +97,8 @@ def _time(
         row = checkpoint.notes["runs"].index(run.id)
         for name, tensor in ensemble.update.state().items():
             tensor.copy_(checkpoint.tensors[name][row : row + 1])
-    tallies = [ensemble.train_epoch(epoch + number, watched=False) for number in range(1 + REPEATS)][1:]
-    seconds = statistics.median(tally.seconds for tally in tallies)
+    timed = [_timed_epoch(ensemble, epoch + number) for number in range(1 + REPEATS)][1:]
+    seconds = statistics.median(taken for taken, _ in timed)
     device = held.train_x.device
     return TimingRow(
         algorithm=run.algorithm,
@@ -105,11 +106,20 @@ def _time(
         epoch=epoch,
         milliseconds=1e3 * seconds / ensemble.steps,
         seconds=seconds,
-        trials=statistics.fmean(tally.trials[0] for tally in tallies),
+        trials=statistics.fmean(trials for _, trials in timed),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
         precision=options.precision,
         torch=torch.__version__,
     )
+
+
+def _timed_epoch(ensemble: Ensemble, epoch: int) -> tuple[float, float]:
+    """Seconds that an epoch of one run took, and its trials per step."""
+    ensemble.wait()
+    began = time.perf_counter()
+    ensemble.train_epoch(epoch, watched=False)
+    ensemble.wait()
+    return time.perf_counter() - began, ensemble.tally().trials[0]
 
 
 def _kept(store: Store, run: RunSpec, epoch: int) -> Checkpoint | None:
