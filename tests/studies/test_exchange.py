@@ -143,7 +143,7 @@ def test_the_origin_is_enough_for_a_new_folder(tmp_path: Path) -> None:
 def test_other_endings(tmp_path: Path) -> None:
     with make(tmp_path / "a") as store:
         for act in (lambda: export(store, tmp_path / "x.xlsx"), lambda: import_files(store, [tmp_path / "x.xlsx"])):
-            with pytest.raises(StudyError, match=r"x.xlsx ends in neither \.parquet nor \.csv; choose one of them\."):
+            with pytest.raises(StudyError, match=r"x.xlsx ends in neither \.parquet nor \.csv; choose one of them"):
                 act()
         assert not list(tmp_path.glob("x*"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from hotswap.cli import app
 from hotswap.data import load_digits
 from hotswap.errors import StudyError
+from hotswap.studies.exchange import export
 from hotswap.studies.run import RunOptions, milestones, run_study
 from hotswap.studies.store import Store
 from hotswap.studies.timing import best_sgd, time_minibatches
@@ -36,9 +38,18 @@ def test_milestones() -> None:
 
 
 def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["study", "timing", str(finished), "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["study", "timing", str(finished)])
     assert done.exit_code == 0, done.output
-    timing = pd.read_parquet(tmp_path / "timing.parquet")
+    bundle = tmp_path / "bundle"
+    with Store.open(finished) as store:
+        written = export(store, bundle)
+    assert [path.name for path in written] == [
+        "metrics.parquet", "arms.parquet", "timing.parquet", "curves.parquet", "provenance.json",
+    ]  # fmt: skip
+    provenance = json.loads((bundle / "provenance.json").read_text(encoding="utf-8"))
+    assert set(provenance["sha256"]) == {"metrics", "arms", "timing", "curves"}
+    assert "ducb-b64" in provenance["singles"]
+    timing = pd.read_parquet(bundle / "timing.parquet")
     assert len(timing) == 2 * (1 + 1 + 3)
     assert (timing["milliseconds"] > 0).all()
     ducb = timing[timing["algorithm"] == "ducb"]
@@ -47,7 +58,7 @@ def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path) -> None
     steps = 640 // timing["batch_size"]
     assert (timing["seconds"] * 1e3 / steps).tolist() == pytest.approx(timing["milliseconds"].tolist())
 
-    curves = pd.read_parquet(tmp_path / "curves.parquet")
+    curves = pd.read_parquet(bundle / "curves.parquet")
     assert {"ducb-b64-s0", "ducb-b128-s0", "adadelta-b64-s0", "adadelta-b128-s0"} <= set(curves["run"])
     assert curves[curves["algorithm"] == "sgd"]["run"].nunique() in (1, 2)
     with Store.open(finished) as store:

@@ -115,7 +115,6 @@ def status(folder: StudyFolder) -> None:
 @app.command()
 def timing(
     folder: StudyFolder,
-    out_dir: Annotated[Path, typer.Option("--out", help="Where timing.parquet and curves.parquet go.", metavar="DIR")],
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     data_folder: Annotated[Path | None, typer.Option("--from", help="A folder with the data.", metavar="DIR")] = None,
     curves: Annotated[bool, typer.Option(help="Also train the single runs of Figure 2.")] = True,
@@ -123,7 +122,8 @@ def timing(
     """Time single runs of a finished study, one at a time: the paper's Tables 1 and 2, and the runs of its Figure 2.
 
     DUCB starts from the weights that the study kept at a fifth, three fifths and the end of its epochs, so this belongs
-    on the machine that ran it.
+    on the machine that ran it. The tables, timing.parquet and curves.parquet, lie in the study's folder afterwards;
+    `hotswap study export DIR FOLDER` takes them along.
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load
@@ -131,7 +131,6 @@ def timing(
     from hotswap.studies.store import Store
     from hotswap.studies.timing import best_sgd, single_runs, time_minibatches, write_table
 
-    make_folder(out_dir)
     with Store.open(folder) as store:
         options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the ledger's own
         data = load(store.study.dataset, folder=data_folder, report=say)
@@ -145,13 +144,13 @@ def timing(
                 numbers = (f"{row.milliseconds:.3f}", f"{row.seconds:.2f}", f"{row.trials:.2f}" if row.trials else "")
                 table.add_row(row.algorithm, str(row.batch_size), str(row.epoch or ""), *numbers)
         out.print(table)
-        write_table(rows, out_dir / "timing.parquet")
+        write_table(rows, folder / "timing.parquet")
         if curves:
             with _Watching() as watching:
                 frame = single_runs(store, data, options, watching, best_sgd(store.metrics()))
-            with replacing(out_dir / "curves.parquet") as temporary:
+            with replacing(folder / "curves.parquet") as temporary:
                 frame.to_parquet(temporary, index=False)
-    out.print(f"The tables are in [bold]{out_dir}[/].")
+    out.print(f"The tables are in [bold]{folder}[/].")
 
 
 @app.command()
@@ -167,9 +166,16 @@ def new(path: Annotated[Path, typer.Argument(help="The file to write.", metavar=
 
 @app.command()
 def export(
-    folder: StudyFolder, file: Annotated[Path, typer.Argument(help="A .parquet or .csv file.", metavar="FILE")]
+    folder: StudyFolder,
+    file: Annotated[
+        Path, typer.Argument(help="A .parquet or .csv file, or a folder for all there is.", metavar="FILE")
+    ],
 ) -> None:
-    """Write a tidy table, one row per run and recorded epoch, and beside it the arms taken and the provenance."""
+    """Write a tidy table, one row per run and recorded epoch, and beside it the arms taken and the provenance.
+
+    With a folder's name (no ending) it gets everything that is known of the study, timings of single runs included:
+    what `hotswap report` reads.
+    """
     need("pandas", "Exporting writes tables")
     from hotswap.studies.exchange import export as write
     from hotswap.studies.store import Store
@@ -181,7 +187,8 @@ def export(
 
 @app.command("import")
 def import_(
-    folder: StudyFolder, files: Annotated[list[Path], typer.Argument(help="Exported tables.", metavar="FILE...")]
+    folder: StudyFolder,
+    files: Annotated[list[Path], typer.Argument(help="Exported tables or folders.", metavar="FILE...")],
 ) -> None:
     """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then."""
     need("pandas", "Importing reads tables")

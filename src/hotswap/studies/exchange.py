@@ -2,9 +2,14 @@
 
     FILE                    NAME.parquet or NAME.csv: one row a run and recorded epoch
     NAME.arms.parquet|csv   how often each run took each arm
-    NAME.provenance.json    which study, in which precision, what measured it, and the checksums of the two tables
+    NAME.provenance.json    which study, in which precision, what measured it, and the checksums of the tables
 
-The provenance is written last: whoever finds one whose checksums fit has all three files whole and of one moment.
+or, where FILE is a folder's name, everything that is known of a study:
+
+    FOLDER/metrics.parquet, arms.parquet, provenance.json     the same three
+    FOLDER/timing.parquet, curves.parquet                     what `hotswap study timing` measured, where it did
+
+The provenance is written last: whoever finds one whose checksums fit has all files whole and of one moment.
 """
 
 from __future__ import annotations
@@ -27,8 +32,10 @@ from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricR
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Origin", "export", "import_files", "origin"]
+__all__ = ["EXTRA", "SINGLES", "Origin", "export", "import_files", "origin"]
 
+EXTRA = ("timing", "curves")  # tables that `hotswap study timing` leaves in a study's folder
+SINGLES = "singles"  # where in it the single runs live
 _FORMAT = 1
 _RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
 
@@ -55,13 +62,17 @@ class _Export:
     provenance: dict[str, list[dict[str, Any]]]
 
 
-def export(store: Store, file: Path | str) -> tuple[Path, Path, Path]:
-    """Write the ledger's tables, and return where: metrics, arms, provenance. Each file is whole or not there.
+def export(store: Store, file: Path | str) -> tuple[Path, ...]:
+    """Write the ledger's tables, and return where: metrics, arms, timings if there are any, then provenance.
+
+    Each file is whole or not there.
 
     Raises:
-        StudyError: The file's ending is neither `.parquet` nor `.csv`, or it cannot be written.
+        StudyError: The file's ending is neither `.parquet` nor `.csv` nor none, or it cannot be written.
     """
-    paths = _paths(Path(file))
+    metrics, arms, provenance = paths = _paths(Path(file))
+    extra = {name: store.folder / f"{name}.parquet" for name in EXTRA} if _is_folder(Path(file)) else {}
+    extra = {name: path for name, path in extra.items() if path.is_file()}
     with store.transaction():  # all of one moment, whoever else is recording
         frames = (store.metrics(), store.arms())
         document = {
@@ -75,14 +86,23 @@ def export(store: Store, file: Path | str) -> tuple[Path, Path, Path]:
             "runs": store.marks(),
         }
     try:
+        metrics.parent.mkdir(parents=True, exist_ok=True)
         for path, frame in zip(paths, frames, strict=False):
             with replacing(path) as part:
                 _write(frame, part)
-        document["sha256"] = {"metrics": _digest(paths[0]), "arms": _digest(paths[1])}
-        write_text(paths[2], json.dumps(document, indent=1, sort_keys=True) + "\n")
+        written = {"metrics": metrics, "arms": arms}
+        for name, source in extra.items():
+            written[name] = metrics.with_name(source.name)
+            with replacing(written[name]) as part:
+                part.write_bytes(source.read_bytes())
+        document["sha256"] = {name: _digest(path) for name, path in written.items()}
+        if "curves" in extra:
+            with Store.open(store.folder / SINGLES) as singles:
+                document["singles"] = singles.provenance()
+        write_text(provenance, json.dumps(document, indent=1, sort_keys=True) + "\n")
     except OSError as error:
         raise StudyError(f"{file} cannot be written ({error.strerror}); the study itself is untouched.") from error
-    return paths
+    return (*written.values(), provenance)
 
 
 def origin(file: Path | str) -> Origin:
@@ -322,9 +342,15 @@ def _unreadable(path: Path, why: object) -> StudyError:
 # Writing.
 
 
+def _is_folder(file: Path) -> bool:
+    return file.suffix == "" or file.is_dir()
+
+
 def _paths(file: Path) -> tuple[Path, Path, Path]:
+    if _is_folder(file):
+        return file / "metrics.parquet", file / "arms.parquet", file / "provenance.json"
     if file.suffix not in {".parquet", ".csv"}:
-        raise StudyError(f"{file} ends in neither .parquet nor .csv; choose one of them.")
+        raise StudyError(f"{file} ends in neither .parquet nor .csv; choose one of them, or a folder's name.")
     return file, file.with_name(f"{file.stem}.arms{file.suffix}"), file.with_name(f"{file.stem}.provenance.json")
 
 

@@ -20,6 +20,7 @@ from hotswap.ensemble.checkpoint import Checkpoint, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.build import build
+from hotswap.studies.exchange import SINGLES
 from hotswap.studies.plan import Unit
 from hotswap.studies.run import Listener, RunOptions, milestones, run_study, set_up
 from hotswap.studies.spec import RunSpec, SgdFamily, StudySpec
@@ -165,7 +166,7 @@ def single_runs(
         adaptive = [name for name in study.algorithms if name != "sgd"]
         parts += [study.select(algorithms=adaptive, seeds=1)] if adaptive else []
     parts += [_only(store.study, run) for run in sgd]
-    folder = store.folder / "singles"
+    folder = store.folder / SINGLES
     for part in parts:
         with Store.create(folder, part, precision=options.precision, max_runs=1) as own:
             run_study(own, part, data, alone, listener)
