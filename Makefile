@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types contracts check clean help
+.PHONY: demo test browser lint types contracts check clean help
 .DEFAULT_GOAL := help
 
 help: ## show what can be made
@@ -19,7 +19,13 @@ $(READY): pyproject.toml constraints.txt src/hotswap/_version.py
 demo: $(READY) ## train the paper's network with HotSwapSGD, AdaDelta and SGD; about three minutes
 	@$(BIN)/hotswap demo
 
-test: $(READY) ## run every test
+browser: ## Debian's Chromium, in which the page is tested, where it may be installed
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& echo "Installing Chromium for the tests of the page ..." && apt-get update -qq >/dev/null 2>&1; \
+		apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; } \
+		|| echo "There is no Chromium and it cannot be installed: tests of the page in a browser are skipped."
+
+test: $(READY) browser ## run every test
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(READY) ## style

@@ -231,9 +231,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         r"x\.provenance\.json is missing; an export is three files",
     ),
     "edited": (lambda file: file.write_text(file.read_text() + "\n"), r"x\.csv is not as it was when x\.prov"),
-    "binary": (overwrite("x.csv", bytes(range(256)) * 9), r"x\.csv cannot be read \(.+\); nothing was imported"),
-    "empty": (overwrite("x.arms.csv", b""), r"x\.arms\.csv lacks the column run; nothing was imported"),
-    "not JSON": (overwrite("x.provenance.json", b"{"), r"x\.provenance\.json cannot be read \(.+\); nothing"),
+    "binary": (overwrite("x.csv", bytes(range(256)) * 9), r"x\.csv cannot be read \(.+\)\."),
+    "empty": (overwrite("x.arms.csv", b""), r"x\.arms\.csv cannot be read \(it lacks the column run\)"),
+    "not JSON": (overwrite("x.provenance.json", b"{"), r"x\.provenance\.json cannot be read \(.+\)\."),
     "other JSON": (overwrite("x.provenance.json", b"[]"), r"is not a provenance that this hotswap knows"),
     "newer": (document(lambda d: d.update(format=2)), r"is not a provenance that this hotswap knows"),
     "no precision": (document(lambda d: d.pop("precision")), r"cannot be read \(precision is missing\)"),
@@ -247,9 +247,12 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "column": (
         table(lambda f: f.drop(columns="grad_norm")),
-        r"x\.csv lacks the column grad_norm; nothing was imported",
+        r"x\.csv cannot be read \(it lacks the column grad_norm\)",
     ),
-    "arm column": (table(lambda f: f.drop(columns="arm"), "x.arms.csv"), r"x\.arms\.csv lacks the column arm"),
+    "arm column": (
+        table(lambda f: f.drop(columns="arm"), "x.arms.csv"),
+        r"x\.arms\.csv cannot be read \(it lacks the column arm\)",
+    ),
     "words": (table(lambda f: f.assign(train_nll="high")), r"x\.csv cannot be read \(could not convert"),
     "half steps": (table(lambda f: f.assign(steps=0.5)), r"x\.csv cannot be read \(invalid literal for int.+'0\.5'\)"),
     "stranger": (
@@ -318,7 +321,7 @@ def test_an_unreadable_parquet(tmp_path: Path) -> None:
         file = export(store, tmp_path / "x.parquet")[0]
         file.write_bytes(file.read_bytes()[:-100])
         signed(file)
-        with pytest.raises(StudyError, match=r"x\.parquet cannot be read \(.+\); nothing was imported"):
+        with pytest.raises(StudyError, match=r"x\.parquet cannot be read \(.+\)\."):
             import_files(store, [file])
 
 

@@ -11,6 +11,7 @@ from hotswap._version import __version__
 from hotswap.cli import data, study
 from hotswap.cli.console import err, out, plain
 from hotswap.cli.demo import demo
+from hotswap.cli.report import report
 from hotswap.errors import HotSwapError
 
 __all__ = ["app", "main"]
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(report)
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
 

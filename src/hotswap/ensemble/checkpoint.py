@@ -21,7 +21,7 @@ from hotswap.files import replacing, write_text
 __all__ = ["Checkpoint", "load_kept", "load_latest", "save"]
 
 KEPT = 2
-FORMAT = 2  # how tensors are laid out; 2: weights of a layer by output, then input
+FORMAT = 3  # how tensors are laid out; weights of a layer by output, then input since 2
 
 
 class Checkpoint(NamedTuple):

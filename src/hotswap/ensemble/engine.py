@@ -68,7 +68,7 @@ class Ensemble:
         Where it is not `watched`, what costs time and does not change a result is left out: SGD's gradient norms.
         A GPU may still be at work when this returns.
         """
-        parts = self._ready()
+        parts = self.ready()
         shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
         rows = torch.randperm(len(self.data.train_x), generator=shuffle)[: self.steps * self.batch_size]
         self._order.copy_(rows.view(self.steps, self.batch_size))
@@ -100,8 +100,8 @@ class Ensemble:
         torch.index_select(self.data.train_y, 0, rows, out=self._y)
         self._now += 1
 
-    def _ready(self) -> dict[str, Callable[[], None]]:
-        """The pieces of a step: as they are on the CPU, captured in CUDA graphs on a GPU."""
+    def ready(self) -> dict[str, Callable[[], None]]:
+        """The pieces of a step: as they are on the CPU, captured in CUDA graphs on a GPU, at the first call."""
         if self._parts is None:
             pieces = {
                 name: partial(self._piece, piece, opens=name in self.update.openings)

@@ -32,10 +32,33 @@ from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricR
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EXTRA", "SINGLES", "Origin", "export", "import_files", "origin"]
+__all__ = [
+    "CURVE_COLUMNS",
+    "EXTRA",
+    "SINGLES",
+    "TIMING_COLUMNS",
+    "Origin",
+    "export",
+    "import_files",
+    "origin",
+    "read_rows",
+    "table_paths",
+]
 
 EXTRA = ("timing", "curves")  # tables that `hotswap study timing` leaves in a study's folder
 SINGLES = "singles"  # where in it the single runs live
+CURVE_COLUMNS = METRIC_COLUMNS  # a single run's row is a run's row
+TIMING_COLUMNS = {
+    "algorithm": "str",
+    "batch_size": "int64",
+    "epoch": "int64",
+    "milliseconds": "float64",
+    "seconds": "float64",
+    "trials": "float64",
+    "device": "str",
+    "precision": "str",
+    "torch": "str",
+}
 _FORMAT = 1
 _RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
 
@@ -70,7 +93,7 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
     Raises:
         StudyError: The file's ending is neither `.parquet` nor `.csv` nor none, or it cannot be written.
     """
-    metrics, arms, provenance = paths = _paths(Path(file))
+    metrics, arms, provenance = paths = table_paths(Path(file))
     extra = {name: store.folder / f"{name}.parquet" for name in EXTRA} if _is_folder(Path(file)) else {}
     extra = {name: path for name, path in extra.items() if path.is_file()}
     with store.transaction():  # all of one moment, whoever else is recording
@@ -224,28 +247,28 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _load(file: Path) -> _Export:
-    metrics, arms, _ = _paths(file)
+    metrics, arms, _ = table_paths(file)
     document = _document(file)
     source = _origin(file, document)
     for path, name in ((metrics, "metrics"), (arms, "arms")):
         if not path.is_file():
             raise StudyError(f"{path} is missing; an export is three files, keep them together.")
         if _digest(path) != document["sha256"].get(name):
-            raise StudyError(f"{path} is not as it was when {_paths(file)[2].name} was written; export it again.")
-    rows = _read(metrics, METRIC_COLUMNS)
+            raise StudyError(f"{path} is not as it was when {table_paths(file)[2].name} was written; export it again.")
+    rows = read_rows(metrics, METRIC_COLUMNS)
     if len({(row["run"], row["epoch"]) for row in rows}) < len(rows):
         raise StudyError(f"{file} has two rows for the same run and epoch; export it again.")
-    counts = [(row["run"], row["epoch"], row["arm"], row["count"]) for row in _read(arms, ARM_COLUMNS)]
+    counts = [(row["run"], row["epoch"], row["arm"], row["count"]) for row in read_rows(arms, ARM_COLUMNS)]
     try:
         specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
     except (HotSwapError, TypeError, ValueError) as error:
-        raise _unreadable(_paths(file)[2], error) from error
+        raise _unreadable(table_paths(file)[2], error) from error
     return _Export(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"])
 
 
 def _document(file: Path) -> dict[str, Any]:
     """Read the provenance beside a table, and check that everything is there and of the right kind."""
-    path = _paths(file)[2]
+    path = table_paths(file)[2]
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -281,13 +304,13 @@ def _origin(file: Path, document: Mapping[str, Any]) -> Origin:
     try:
         study = StudySpec.from_dict(document["study"])
     except (HotSwapError, TypeError, ValueError) as error:
-        raise _unreadable(_paths(file)[2], error) from error
+        raise _unreadable(table_paths(file)[2], error) from error
     if study.fingerprint() != document["fingerprint"]:
-        raise _unreadable(_paths(file)[2], "its fingerprint is not that of its study")
+        raise _unreadable(table_paths(file)[2], "its fingerprint is not that of its study")
     return Origin(study, document["precision"], document["dtype"])
 
 
-def _read(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
+def read_rows(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
     """Read the rows of a table: these columns, as Python's own types, and no others."""
     import pyarrow as pa  # noqa: PLC0415 (training needs none)
 
@@ -299,7 +322,7 @@ def _read(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
             return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
     except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
-    raise StudyError(f"{path} lacks the column {missing[0]}; nothing was imported.")
+    raise StudyError(f"{path} cannot be read (it lacks the column {missing[0]}).")
 
 
 def _csv(path: Path) -> dict[str, list[Any]]:
@@ -336,7 +359,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _unreadable(path: Path, why: object) -> StudyError:
-    return StudyError(f"{path} cannot be read ({' '.join(str(why).split())}); nothing was imported.")
+    return StudyError(f"{path} cannot be read ({' '.join(str(why).split())}).")
 
 
 # Writing.
@@ -346,7 +369,8 @@ def _is_folder(file: Path) -> bool:
     return file.suffix == "" or file.is_dir()
 
 
-def _paths(file: Path) -> tuple[Path, Path, Path]:
+def table_paths(file: Path) -> tuple[Path, Path, Path]:
+    """Where an export of that name has its metrics, its arms and its provenance."""
     if _is_folder(file):
         return file / "metrics.parquet", file / "arms.parquet", file / "provenance.json"
     if file.suffix not in {".parquet", ".csv"}:

@@ -135,7 +135,7 @@ class _Training:
         self.folder = checkpoint_folder(store, unit)
         self.built: Built = build(study, unit, data)
         self.diverged: set[str] = set()
-        self.seconds = self.measuring = 0.0
+        self.seconds = self.measuring = self.preparing = 0.0
 
     def run(self) -> bool:
         """True if the unit is finished."""
@@ -148,6 +148,10 @@ class _Training:
         saved_at, saved_when = start, time.monotonic()
         finished = True
         ensemble = self.built.ensemble
+        began = time.perf_counter()
+        ensemble.ready()
+        ensemble.wait()
+        self.preparing += time.perf_counter() - began
         for epoch in range(start + 1, self.study.epochs + 1):
             began = time.perf_counter()
             ensemble.train_epoch(epoch - 1, watched=epoch in recorded)
@@ -183,7 +187,9 @@ class _Training:
             return 0
         for name, tensor in self.built.ensemble.update.state().items():
             tensor.copy_(checkpoint.tensors[name])
-        self.seconds, self.measuring = float(checkpoint.notes["seconds"]), float(checkpoint.notes["measuring"])
+        self.seconds, self.measuring, self.preparing = (
+            float(checkpoint.notes[name]) for name in ("seconds", "measuring", "preparing")
+        )
         self.diverged = set(checkpoint.notes["diverged"])
         self.listener.say(f"{self.unit.id}: going on from the checkpoint after epoch {checkpoint.epoch}.")
         return checkpoint.epoch
@@ -192,6 +198,7 @@ class _Training:
         notes = {
             "seconds": self.seconds,
             "measuring": self.measuring,
+            "preparing": self.preparing,
             "diverged": sorted(self.diverged),
             "runs": [run.id for run in self.built.runs],
         }
@@ -241,6 +248,6 @@ class _Training:
             "precision": self.options.precision,
             "command": " ".join(["hotswap", *sys.argv[1:]]),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": self.seconds + self.measuring,
+            "seconds": self.preparing + self.seconds + self.measuring,
             "training_seconds": self.seconds,
         }

@@ -1,0 +1,49 @@
+"""`hotswap report`: figures, tables, claims and a page from a study's results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from hotswap.cli.console import need, out
+
+COLOURS = {"reproduced": "green", "partly reproduced": "yellow", "not reproduced": "red"}
+
+
+def report(
+    study: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A study's folder, or a table or folder exported from one; without it, the paper's study as it comes "
+            "with hotswap.",
+            metavar="STUDY",
+        ),
+    ] = None,
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the report goes.", metavar="DIR")] = Path("report"),
+) -> None:
+    """Write figures, tables, a verdict on each claim, and a page to look at. No GPU, no torch.
+
+    Figures 1 and 2 and two of our own (PNG and SVG), Tables 1 and 2 (Markdown and LaTeX), claims.md, and index.html,
+    one file that works offline. Of a study that is not finished, what there is.
+    """
+    need("pandas", "Reports read tables")
+    need("matplotlib", "Reports draw figures")
+    from hotswap.report import judge, load_results, write_report
+
+    with out.status("Reading ...") as status:
+        results = load_results(study)
+        written = write_report(results, out_dir, lambda name: status.update(f"Wrote {name} ..."))
+    table = Table(title=f"The paper's claims, judged by the study {results.name!r}", box=box.SIMPLE_HEAD)
+    for heading in ("#", "claim", "verdict"):
+        table.add_column(heading, no_wrap=heading == "verdict")
+    for claim in judge(results):
+        verdict = f"[{COLOURS[claim.verdict]}]{claim.verdict}[/]" if claim.verdict else "no data"
+        table.add_row(str(claim.number), claim.claim, verdict)
+    out.print(table)
+    for sentence in results.missing:
+        out.print(f"Missing: {sentence}", style="yellow", highlight=False, markup=False)
+    out.print(f"Wrote {len(written)} files. Open [bold]{out_dir / 'index.html'}[/]; numbers and rules: claims.md.")

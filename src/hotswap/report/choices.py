@@ -1,0 +1,36 @@
+"""What the bandit chose over time, which the paper could not show."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from hotswap.report.results import Results
+
+__all__ = ["chosen", "trials_per_step"]
+
+
+def chosen(results: Results) -> dict[int, pd.DataFrame]:
+    """By batch size: the share of an epoch's steps in which each arm was taken, epochs × arms, the mean over seeds.
+
+    What is missing to 1 are steps in which nothing moved.
+    """
+    if results.arms.empty or results.metrics.empty or not results.rates:
+        return {}
+    runs = results.metrics.drop_duplicates("run").set_index("run")
+    arms = results.arms[results.arms["run"].isin(runs.index)]
+    arms = arms.assign(batch_size=runs.loc[arms["run"], "batch_size"].to_numpy())
+    steps = results.metrics.assign(per_epoch=results.metrics["steps"] // results.metrics["epoch"])
+    per_epoch = steps.groupby("batch_size")["per_epoch"].first()
+    seeds = arms.groupby(["batch_size", "epoch"])["run"].nunique()
+    tables = {}
+    for size, rows in arms.groupby("batch_size"):
+        table = rows.pivot_table("count", "epoch", "arm", aggfunc="sum", fill_value=0)
+        table = table.reindex(columns=range(len(results.rates)), fill_value=0)
+        tables[int(size)] = table.div(seeds[size] * int(per_epoch[size]), axis=0)
+    return tables
+
+
+def trials_per_step(metrics: pd.DataFrame) -> dict[int, pd.Series]:
+    """By batch size: DUCB's trials per step, by epoch, the median over seeds."""
+    rows = metrics[metrics["algorithm"] == "ducb"]
+    return {int(size): part.groupby("epoch")["trials"].median() for size, part in rows.groupby("batch_size")}

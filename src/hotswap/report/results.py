@@ -1,0 +1,179 @@
+"""What is known of a study, read from wherever it lies: a study's folder, an exported folder or table, the package.
+
+Whatever can be read is read. What is missing or damaged becomes a sentence in `missing`, for the report to print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hotswap.errors import HotSwapError, StudyError
+from hotswap.studies.exchange import CURVE_COLUMNS, SINGLES, TIMING_COLUMNS, read_rows, table_paths
+from hotswap.studies.results import shipped
+from hotswap.studies.spec import DucbFamily, StudySpec
+from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS, Store
+
+__all__ = ["Results", "load_results"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A study's tables, each empty where there is none, and what is missing."""
+
+    name: str
+    specs: tuple[StudySpec, ...]
+    metrics: pd.DataFrame
+    arms: pd.DataFrame
+    timing: pd.DataFrame
+    curves: pd.DataFrame
+    units: Mapping[str, Any] = field(default_factory=dict)
+    """What finished each unit: versions, device, precision, command, duration, date."""
+    missing: tuple[str, ...] = ()
+    """Sentences."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch recorded of any run; 0 if none was."""
+        return 0 if self.metrics.empty else int(self.metrics["epoch"].max())
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rates that DUCB chose among, large to small; none if it is not part of the study."""
+        for spec in self.specs:
+            for family in spec.families:
+                if isinstance(family, DucbFamily):
+                    return tuple(family.rates)
+        return ()
+
+
+def load_results(source: Path | str | None = None) -> Results:
+    """Read a study's results; without a source, those that come with the package.
+
+    Raises:
+        StudyError: There is nothing of a study at all.
+    """
+    path = shipped() if source is None else Path(source)
+    if not path.exists():
+        raise StudyError(f"There is no study at {path}: name a study's folder, or a table that was exported from one.")
+    if (path / "ledger.sqlite").exists():
+        return _from_store(path)
+    if path.is_dir() and not any((path / name).exists() for name in ("metrics.parquet", "provenance.json")):
+        raise StudyError(f"{path} is not a study: it has neither a ledger.sqlite nor a metrics.parquet.")
+    return _from_export(path)
+
+
+def _from_store(folder: Path) -> Results:
+    missing: list[str] = []
+    frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(CURVE_COLUMNS)}
+    specs: list[StudySpec] = []
+    metrics, arms, units = _empty(METRIC_COLUMNS), _empty(ARM_COLUMNS), {}
+    try:
+        with Store.open(folder) as store, store.transaction():
+            specs, metrics, arms, units = store.specs(), store.metrics(), store.arms(), store.provenance()
+    except HotSwapError as error:
+        missing.append(str(error))
+    for name, columns in (("timing", TIMING_COLUMNS), ("curves", CURVE_COLUMNS)):
+        path = folder / f"{name}.parquet"
+        if path.exists():
+            frames[name] = _table(path, columns, None, missing)
+    tables = {"metrics": metrics, "arms": arms, **frames}
+    return _finished(folder.resolve().name, tuple(specs), tables, units, missing)
+
+
+def _from_export(path: Path) -> Results:
+    metrics, arms, provenance = table_paths(path)
+    missing: list[str] = []
+    document = _provenance(provenance, missing)
+    sums = document.get("sha256", {})
+    tables = {
+        "metrics": _table(metrics, METRIC_COLUMNS, sums.get("metrics"), missing),
+        "arms": _table(arms, ARM_COLUMNS, sums.get("arms"), missing),
+        "timing": _empty(TIMING_COLUMNS),
+        "curves": _empty(CURVE_COLUMNS),
+    }
+    for name, columns in (("timing", TIMING_COLUMNS), ("curves", CURVE_COLUMNS)):
+        beside = metrics.with_name(f"{name}.parquet")
+        if path.is_dir() and beside.exists():
+            tables[name] = _table(beside, columns, sums.get(name), missing)
+    units = {**document.get("units", {}), **{f"{SINGLES}/{k}": v for k, v in document.get(SINGLES, {}).items()}}
+    return _finished(path.resolve().stem, _specs(document, provenance, missing), tables, units, missing)
+
+
+def _finished(
+    name: str,
+    specs: tuple[StudySpec, ...],
+    tables: Mapping[str, pd.DataFrame],
+    units: Mapping[str, Any],
+    missing: list[str],
+) -> Results:
+    """Say which runs and tables a whole study would have beside these."""
+    metrics = tables["metrics"]
+    if specs:
+        name = specs[0].name
+        epochs = max(spec.epochs for spec in specs)
+        asked = {run.id for spec in specs for run in spec.runs()}
+        done = set(metrics.loc[metrics["epoch"] == epochs, "run"])
+        if len(asked - done):
+            missing.append(
+                f"{len(asked & done)} of {len(asked)} runs have reached epoch {epochs}; for the others, "
+                "`hotswap study run` goes on where it stopped."
+            )
+    if metrics.empty:
+        missing.append("There are no measurements of training runs: no Figure 1, no claims about how runs end.")
+    if tables["timing"].empty:
+        missing.append("There are no timings of single runs (`hotswap study timing`): no Tables 1 and 2, no claim 8.")
+    if tables["curves"].empty:
+        missing.append("There are no single runs against the clock (`hotswap study timing`): no Figure 2, no claim 5.")
+    return Results(name, specs, **tables, units=units, missing=tuple(dict.fromkeys(missing)))
+
+
+def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})
+
+
+def _table(path: Path, columns: Mapping[str, str], expected: str | None, missing: list[str]) -> pd.DataFrame:
+    if not path.exists():
+        missing.append(f"{path} is not there.")
+        return _empty(columns)
+    if expected is not None and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+        missing.append(f"{path} is not as it was when its provenance was written; its numbers may be wrong.")
+    try:
+        rows = read_rows(path, columns)
+    except HotSwapError as error:
+        missing.append(str(error))
+        return _empty(columns)
+    frame = pd.DataFrame(rows, columns=list(columns))
+    return frame.astype(dict(columns)) if len(frame) else _empty(columns)
+
+
+def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        missing.append(f"{path} is not there: nobody can say what made these numbers.")
+        return {}
+    except (OSError, ValueError) as error:
+        missing.append(
+            f"{path} cannot be read ({' '.join(str(error).split())}): nobody can say what made these numbers."
+        )
+        return {}
+    if not isinstance(document, dict):
+        missing.append(f"{path} is no provenance: nobody can say what made these numbers.")
+        return {}
+    kinds = {"sha256": dict, "units": dict, SINGLES: dict, "specs": list}
+    return {key: document[key] for key, kind in kinds.items() if isinstance(document.get(key), kind)}
+
+
+def _specs(document: Mapping[str, Any], path: Path, missing: list[str]) -> tuple[StudySpec, ...]:
+    try:
+        return tuple(StudySpec.from_dict(spec) for spec in document.get("specs", []))
+    except (HotSwapError, TypeError, ValueError, KeyError) as error:
+        missing.append(f"{path} does not say which study this is ({' '.join(str(error).split())}).")
+        return ()

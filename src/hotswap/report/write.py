@@ -1,0 +1,106 @@
+"""Write a report into a folder: figures, tables, claims, the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from hotswap.errors import StudyError
+from hotswap.files import replacing
+from hotswap.report.claims import Claim, judge
+from hotswap.report.figures import draw_choices, draw_figure_1, draw_figure_2, draw_tuning
+from hotswap.report.figures.style import save
+from hotswap.report.origin import origin_of
+from hotswap.report.page import build_page
+from hotswap.report.page.data import page_data
+from hotswap.report.results import Results
+from hotswap.report.tables import Grid, claims_markdown, latex, markdown, timing_grid
+from hotswap.report.tuning import Tuning, price_of_tuning
+
+__all__ = ["FILES", "tables_of", "tuning_of", "write_report"]
+
+FIGURES = ("figure-1", "figure-2", "choices", "tuning")
+FILES = (
+    *(f"{name}.{ending}" for name in FIGURES for ending in ("png", "svg")),
+    *(f"table-{number}.{ending}" for number in (1, 2) for ending in ("md", "tex")),
+    "claims.md",
+    "index.html",
+)
+"""What a report of a whole study consists of."""
+
+
+def write_report(results: Results, folder: Path, done: Callable[[str], None] = lambda _: None) -> list[Path]:
+    """Write what the results allow, and return what was written; `done` is told each file's name.
+
+    A file that an earlier report left and that these results do not allow is removed, so that nothing old stands
+    beside the new.
+
+    Raises:
+        StudyError: The folder cannot be written to.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, write in _writers(results):
+            with replacing(folder / name) as part:
+                write(part)
+            written.append(folder / name)
+            done(name)
+        for name in set(FILES) - {path.name for path in written}:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise StudyError(
+            f"The report cannot be written to {folder} ({error.strerror}); choose another --out."
+        ) from error
+    return written
+
+
+def tables_of(results: Results) -> list[Grid]:
+    """Tables 1 and 2, where there are timings."""
+    if results.timing.empty:
+        return []
+    return [timing_grid(results.timing, "milliseconds"), timing_grid(results.timing, "seconds")]
+
+
+def tuning_of(results: Results) -> list[Tuning]:
+    """The price of tuning by both measures, where there are runs of SGD and DUCB."""
+    found = (price_of_tuning(results.metrics, measure) for measure in ("train_nll", "test_error"))
+    return [curve for curve in found if curve is not None]
+
+
+def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
+    """Each file's name, and what writes it."""
+    claims, tuning, tables = judge(results), tuning_of(results), tables_of(results)
+    figures: dict[str, Figure | None] = {
+        "figure-1": draw_figure_1(results.metrics),
+        "figure-2": draw_figure_2(results.curves),
+        "choices": draw_choices(results),
+        "tuning": draw_tuning(tuning),
+    }
+    for name, figure in figures.items():
+        if figure is not None:
+            for ending in ("png", "svg"):
+                yield f"{name}.{ending}", partial(save, figure)
+    for number, grid in enumerate(tables, start=1):
+        yield f"table-{number}.md", _text(markdown(grid))
+        yield f"table-{number}.tex", _text(latex(grid))
+    yield "claims.md", _text(_claims(results, claims))
+    yield "index.html", _text(build_page(page_data(results, claims, tuning, tables, origin_of(results))))
+
+
+def _text(text: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def _claims(results: Results, claims: list[Claim]) -> str:
+    """The claims, what made the numbers, and what is missing."""
+    lines = [claims_markdown(claims), origin_of(results).sentence()]
+    if results.missing:
+        lines += ["", "What is missing:", "", *(f"- {sentence}" for sentence in results.missing)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,114 @@
+"""Whatever can be read is read; what cannot be becomes a sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hotswap.data import load_digits
+from hotswap.errors import StudyError
+from hotswap.report.choices import chosen, trials_per_step
+from hotswap.report.origin import origin_of
+from hotswap.report.results import load_results
+from hotswap.studies.exchange import export
+from hotswap.studies.results import shipped
+from hotswap.studies.run import RunOptions, run_study
+from hotswap.studies.store import Store
+from tests.studies.test_run import TOY, Quiet
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study, small."""
+    folder = tmp_path_factory.mktemp("report") / "study"
+    with Store.create(folder, TOY, precision="fp32") as store:
+        run_study(store, TOY, load_digits(), RunOptions(), Quiet())
+    return folder
+
+
+def test_folder_bundle_and_table_hold_the_same(study: Path, tmp_path: Path) -> None:
+    with Store.open(study) as store:
+        export(store, tmp_path / "bundle")
+        export(store, tmp_path / "table.parquet")
+        export(store, tmp_path / "table.csv")
+    first = load_results(study)
+    for place in ("bundle", "table.parquet", "table.csv"):
+        other = load_results(tmp_path / place)
+        assert other.metrics.equals(first.metrics)
+        assert other.arms.equals(first.arms)
+        assert other.rates == first.rates
+        assert other.name == first.name == TOY.name
+        assert origin_of(other) == origin_of(first)
+    assert len(first.missing) == 2  # timings and single runs
+    assert all("hotswap study timing" in sentence for sentence in first.missing)
+
+
+def test_the_bandits_choices_add_up(study: Path) -> None:
+    results = load_results(study)
+    for size, shares in chosen(results).items():
+        assert shares.shape[1] == len(results.rates)
+        assert (shares.sum(axis=1) <= 1 + 1e-9).all()
+        assert (shares.sum(axis=1) > 0.5).all()
+        assert (trials_per_step(results.metrics)[size] >= 1).all()
+
+
+def test_an_unfinished_study_says_what_is_missing(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "s", TOY, precision="fp32") as store, pytest.raises(KeyboardInterrupt):
+        run_study(store, TOY, load_digits(), RunOptions(), Quiet(stop_at=3))
+    results = load_results(tmp_path / "s")
+    assert results.missing[0].startswith(f"0 of {len(TOY.runs())} runs have reached epoch 6")
+
+
+def test_no_study_at_all(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="There is no study at"):
+        load_results(tmp_path / "nowhere")
+    with pytest.raises(StudyError, match="is not a study: it has neither"):
+        load_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "says"),
+    [
+        ("metrics.parquet", b"no table", "metrics.parquet cannot be read"),
+        ("arms.parquet", b"", "arms.parquet cannot be read"),
+        ("arms.parquet", None, "arms.parquet is not there"),
+        ("provenance.json", b"{", "provenance.json cannot be read"),
+        ("provenance.json", None, "provenance.json is not there"),
+        ("provenance.json", b"[]", "provenance.json is no provenance"),
+        ("provenance.json", b'{"specs": [{}], "units": 3}', "does not say which study this is"),
+    ],
+)
+def test_what_is_damaged_is_named_and_the_rest_is_read(
+    name: str, harm: bytes | None, says: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(shipped(), folder)
+    if harm is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(harm)
+    results = load_results(folder)
+    assert any(says in sentence for sentence in results.missing)
+    assert results.metrics.empty == (name == "metrics.parquet")
+    assert origin_of(results).sentence()
+
+
+def test_a_table_that_was_changed_is_shown_with_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(shipped(), folder)
+    document = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    document["sha256"]["metrics"] = "0" * 64
+    (folder / "provenance.json").write_text(json.dumps(document), encoding="utf-8")
+    results = load_results(folder)
+    assert "metrics.parquet is not as it was" in results.missing[0]
+    assert len(results.metrics)
+
+
+def test_a_damaged_ledger(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").write_bytes((study / "ledger.sqlite").read_bytes()[:3000])
+    results = load_results(tmp_path)
+    assert results.metrics.empty
+    assert results.missing

@@ -1,0 +1,68 @@
+"""The expected best of k, by formula and by counting."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotswap.report.figures.tuning import spread
+from hotswap.report.tuning import best_of, price_of_tuning
+from tests.report.made_up import results, row
+
+
+@given(st.lists(st.floats(0, 10, allow_subnormal=False), min_size=1, max_size=7))
+def test_the_expectation_is_the_mean_over_all_searches(values: list[float]) -> None:
+    expected, low, high = best_of(np.array(values))
+    for k in range(1, len(values) + 1):
+        bests = np.array([min(tried) for tried in combinations(values, k)])
+        assert expected[k - 1] == pytest.approx(bests.mean(), rel=1e-9, abs=1e-12)
+        assert (bests <= low[k - 1]).mean() >= 0.1 - 1e-9
+        assert (bests <= high[k - 1]).mean() >= 0.9 - 1e-9
+    assert expected[-1] == pytest.approx(min(values))
+    assert (np.diff(expected) <= 1e-12).all()
+
+
+def test_it_is_exact_for_as_many_settings_as_the_paper_has() -> None:
+    expected, low, high = best_of(np.arange(1.0, 361.0))
+    k = np.arange(1, 361)
+    np.testing.assert_allclose(expected, 361 / (k + 1), rtol=1e-9)  # the smallest of k out of 1 … n
+    assert (low <= expected).all()
+    assert (low <= high).all()
+
+
+def test_when_a_search_catches_up() -> None:
+    rows = [row("sgd", lr=float(n), train_nll=float(n), test_error=n / 100) for n in range(1, 10)]
+    rows += [row("ducb", 64, train_nll=2.0, test_error=0.001), row("ducb", 128, train_nll=5.0, test_error=0.02)]
+    curve = price_of_tuning(results(rows).metrics, "train_nll")
+    assert curve is not None
+    assert curve.caught_up(5.0) == 1  # the mean of 1 … 9
+    assert curve.caught_up(2.0) == 4  # 10 / (k + 1)
+    assert curve.caught_up(0.5) is None
+    assert curve.one_run == 3.5
+    errors = price_of_tuning(results(rows).metrics, "test_error")
+    assert errors is not None
+    assert errors.caught_up(float(errors.ducb[64])) is None
+
+
+def test_a_setting_counts_once_with_the_median_of_its_seeds() -> None:
+    rows = [row("sgd", seed=seed, train_nll=value) for seed, value in enumerate((1.0, 5.0, 9.0))]
+    rows += [row("sgd", lr=0.3, train_nll=float("nan")), row("ducb", train_nll=1.0)]
+    curve = price_of_tuning(results(rows).metrics, "train_nll")
+    assert curve is not None
+    assert curve.expected.tolist() == [5.0]  # and the setting that diverged is never the best
+
+
+def test_no_curve_without_both() -> None:
+    assert price_of_tuning(results().metrics, "train_nll") is None
+    assert price_of_tuning(results([row("sgd")]).metrics, "train_nll") is None
+    assert price_of_tuning(results([row("ducb")]).metrics, "train_nll") is None
+
+
+def test_labels_are_moved_apart_and_keep_their_order() -> None:
+    moved = spread(np.array([0.5, 0.1, 0.11, 0.12]), 0.05)
+    assert (np.diff(moved[[1, 2, 3, 0]]) >= 0.05 - 1e-12).all()
+    assert moved.mean() == pytest.approx(0.2075)

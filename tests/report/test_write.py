@@ -1,0 +1,103 @@
+"""One command makes everything, also where torch is not installed, and of whatever there is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from typer.testing import CliRunner
+
+from hotswap.cli import app
+from hotswap.errors import StudyError
+from hotswap.report import load_results, write_report
+from hotswap.report.figures.objective_and_error import figure_1_data
+from hotswap.report.write import FILES
+from hotswap.studies import PAPER
+from tests.report.made_up import results, row, timed
+
+TIMING_FILES = {"table-1.md", "table-1.tex", "table-2.md", "table-2.tex"}
+CURVE_FILES = {"figure-2.png", "figure-2.svg"}
+
+
+def whole_study() -> list[dict[str, object]]:
+    rows = []
+    for epoch in (10, 200, 500):
+        for batch in (64, 128):
+            rows += [row("ducb", batch, seed, epoch, trials=2.0) for seed in (0, 1)]
+            rows += [row("adadelta", batch, seed, epoch) for seed in (0, 1)]
+            rows += [row("sgd", batch, seed, epoch, lr=rate) for seed in (0, 1) for rate in (0.1, 1.0)]
+    return rows
+
+
+def test_everything_of_a_whole_study(tmp_path: Path) -> None:
+    rows = whole_study()
+    arms = [{"run": r["run"], "epoch": r["epoch"], "arm": 3, "count": 5} for r in rows if r["algorithm"] == "ducb"]
+    timing = [timed("sgd", 64, 0, 1.0), timed("ducb", 64, 100, 2.0), timed("ducb", 64, 500, 2.5)]
+    made = results(rows, arms=arms, timing=timing, curves=[r for r in rows if r["seed"] == 0], specs=(PAPER,))
+    (tmp_path / "figure-2.png").write_bytes(b"old")
+    written = write_report(made, tmp_path)
+    assert {path.name for path in written} == set(FILES) == {path.name for path in tmp_path.iterdir()}
+    for path in tmp_path.glob("*.png"):
+        picture = matplotlib.image.imread(path)
+        assert min(picture.shape[:2]) > 300
+        assert picture[..., :3].std() > 0.02  # something is drawn
+
+
+def test_a_study_of_nothing_is_sentences(tmp_path: Path) -> None:
+    (tmp_path / "figure-1.png").write_bytes(b"of an earlier report")
+    written = write_report(results(missing=("There is nothing.",)), tmp_path)
+    assert {path.name for path in written} == {"claims.md", "index.html"} == {path.name for path in tmp_path.iterdir()}
+    assert "- There is nothing." in (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert "There is nothing." in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
+    made = results(whole_study(), specs=(PAPER,))
+    write_report(made, tmp_path / "one")
+    write_report(made, tmp_path / "two")
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+
+
+def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(StudyError, match="The report cannot be written to"):
+        write_report(results(), tmp_path / "file")
+
+
+def test_figure_1_shows_every_setting_at_both_epochs() -> None:
+    data = figure_1_data(load_results().metrics)
+    assert sorted(data) == [200, 500]
+    for table in data.values():
+        assert table["algorithm"].value_counts().to_dict() == {"sgd": 360, "adadelta": 5, "ducb": 5}
+        assert (table["seeds"] == 3).all()
+        assert (table["train_nll_min"] <= table["train_nll"]).all()
+        assert (table["test_error"] <= table["test_error_max"]).all()
+
+
+def test_the_command_reports_on_the_shipped_study(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", "--out", str(tmp_path / "r")], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "partly reproduced" in done.output
+    assert {path.name for path in (tmp_path / "r").iterdir()} >= set(FILES) - TIMING_FILES - CURVE_FILES
+
+
+def test_no_torch_is_needed(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from hotswap.cli import main; main()"
+    command = [sys.executable, "-c", code, "report", "--out", str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "index.html").exists()
+
+
+def test_a_wrong_study_is_one_sentence(tmp_path: Path) -> None:
+    code = "from hotswap.cli import main; main()"
+    command = [sys.executable, "-c", code, "report", str(tmp_path / "none"), "--out", str(tmp_path / "r")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "There is no study at" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "r").exists()
