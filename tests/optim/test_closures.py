@@ -103,9 +103,12 @@ def test_in_trial() -> None:
         return loss_of(net, batches(1)[0])()
 
     optimizer.step(closure)
+    first = len(optimizer.last_step.trials)  # type: ignore[union-attr]
     assert seen[0] == (False, True)
     assert set(seen[1:]) == {(True, False)}
-    assert len(seen) == 1 + len(optimizer.last_step.trials)  # type: ignore[union-attr]  # the start is evaluated once
+    assert len(seen) == 2 + len(optimizer.last_step.trials)  # type: ignore[union-attr]  # once more, to check the closure
+    optimizer.step(closure)
+    assert len(seen) - (2 + first) == 1 + len(optimizer.last_step.trials)  # type: ignore[union-attr]
     assert not hotswap.in_trial()
 
 

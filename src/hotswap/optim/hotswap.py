@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
@@ -16,12 +16,14 @@ from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.checkpoint import OwnState, pack, unpack
+from hotswap.optim.guards import Guard
 from hotswap.optim.moves import move_for, with_values
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.trials import (
     evaluate_trial,
     run_gradient_pass,
     scalar,
+    warn_of_another_loss,
     warn_of_no_search,
     warn_of_own_backward,
 )
@@ -62,6 +64,7 @@ class HotSwap(Optimizer):
         search: walks from there to smaller ones; the default is `Backtracking()`.
         reward: what a trial's loss is worth; the default is `LogReduction()`, for losses that are never negative.
         linear: whether the base's step is linear in its rate; `None` knows it for torch's own optimizers.
+        module: the model, whose buffers trials must not change; by default the outermost modules the closure calls.
 
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
@@ -79,6 +82,7 @@ class HotSwap(Optimizer):
         *,
         reward: Reward | None = None,
         linear: bool | None = None,
+        module: nn.Module | None = None,
     ) -> None:
         if not isinstance(base_optimizer, Optimizer):
             raise SettingError(
@@ -94,6 +98,7 @@ class HotSwap(Optimizer):
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
         self.reward = LogReduction() if reward is None else reward
+        self._module = module
         _check_parts(self)
         self._linear = linear
         self._move = move_for(base_optimizer, self.arms, _initial_lr(base_optimizer), linear)
@@ -103,8 +108,12 @@ class HotSwap(Optimizer):
         self._bandit_state = self.bandit.start(1, len(self.arms))
         self._reward_scale = self.reward.start(1)
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
-        self._warned_of_backward = False
+        self._warned_of_backward = self._checked_closure = False
+        self._guard = self._new_guard()
         self.last_step = None
+
+    def _new_guard(self) -> Guard:
+        return Guard((p.device for group in self.param_groups for p in group["params"]), self._module)
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
@@ -150,11 +159,11 @@ class HotSwap(Optimizer):
         if closure is None and trial_closure is None:
             self._step_without_search()
             return None
-        start = self._start_point(closure, trial_closure, loss)
-        proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
-        start = start._replace(to_beat=float(start.to_beat))
-        self._check_start(start.to_beat)
         try:
+            start = self._start_point(closure, trial_closure, loss)
+            proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
+            start = start._replace(to_beat=float(start.to_beat))
+            self._check_start(start.to_beat)
             self._move.prepare()
             if any(self._move.scale(group) for group in self.param_groups):
                 self._search_and_move(start, *proposed)
@@ -164,6 +173,7 @@ class HotSwap(Optimizer):
                 self._record(0, None, start, [])
         finally:
             self._move.forget()
+            self._guard.end()
             torch.clear_autocast_cache()
         return start.loss
 
@@ -172,6 +182,7 @@ class HotSwap(Optimizer):
         trials: list[tuple[int, float]] = []
         self._move.hide_gradients()
         try:
+            self._check_closure(start)
             while not walk.done:
                 self._move.to(walk.arm)
                 trials.append((walk.arm, self._judge(start)))
@@ -193,10 +204,21 @@ class HotSwap(Optimizer):
     def _judge(self, start: _Start) -> float:
         if start.judge_needs_grad:
             self._move.hide_gradients()  # the trial before has left some
-        loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
+        with self._guard.trial():
+            loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
             _refuse_negative(loss, "a trial")
         return loss
+
+    def _check_closure(self, start: _Start) -> None:
+        """Once, before the first trial: at the same parameters the judge must give the same loss again."""
+        if not self._checked_closure:
+            self._checked_closure = True
+            self._move.back()
+            again = self._judge(start)
+            rough = start.loss.dtype in (torch.float16, torch.bfloat16)
+            if not math.isclose(again, start.to_beat, rel_tol=3e-2 if rough else 1e-3, abs_tol=1e-6):
+                warn_of_another_loss(start.to_beat, again)
 
     def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> None:
         """Every arm tried is rewarded, not only the one taken."""
@@ -242,8 +264,10 @@ class HotSwap(Optimizer):
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         if closure is None:
             assert trial_closure is not None  # the caller has checked
+            self._guard.start_here()
             return self._start_from_gradients(parameters, trial_closure, loss)
-        passed = run_gradient_pass(closure, parameters)
+        with self._guard.gradient_pass():
+            passed = run_gradient_pass(closure, parameters)
         if passed.by_closure and trial_closure is None and not self._warned_of_backward:
             self._warned_of_backward = True
             warn_of_own_backward()
@@ -255,7 +279,8 @@ class HotSwap(Optimizer):
         for parameter in parameters:
             parameter.grad = None  # the trial closure may clear or overwrite what it finds
         try:
-            to_beat = evaluate_trial(trial_closure)
+            with self._guard.trial():
+                to_beat = evaluate_trial(trial_closure)
         finally:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
@@ -352,7 +377,8 @@ class HotSwap(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("base", "arms", "bandit", "search", "reward", "last_step", "_bandit_state", "_reward_scale")
-        own = {name: self.__dict__[name] for name in (*kept, "_in_force", "_warned_of_backward", "_linear")}
+        flags = ("_in_force", "_warned_of_backward", "_checked_closure", "_linear", "_module")
+        own = {name: self.__dict__[name] for name in (*kept, *flags)}
         return own | {"_initial_lr": self._move.initial_lr}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -361,6 +387,7 @@ class HotSwap(Optimizer):
         self.__dict__.update(own)
         super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
+        self._guard = self._new_guard()
 
     @property
     def _step_supports_amp_scaling(self) -> NoReturn:
@@ -391,6 +418,9 @@ def _check_parts(optimizer: HotSwap) -> None:
             )
     if not any(group["params"] for group in base.param_groups):
         raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
+    if optimizer._module is not None and not isinstance(optimizer._module, nn.Module):
+        name = type(optimizer).__name__
+        raise SettingError(f"{name}(module={optimizer._module!r}): module must be a torch.nn.Module, the model.")
     for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
         if not isinstance(getattr(optimizer, part), kind):
             raise SettingError(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import nn
 
 from hotswap.arms import log_grid
 from hotswap.bandits import Bandit
@@ -29,7 +30,7 @@ class HotSwapSGD(HotSwap):
         lr: the rates to choose from, in any order; `None` for the paper's, `log_grid()`.
         momentum: as torch's SGD has it; the search walks along the momentum direction. The paper uses none.
         weight_decay: added to the gradient, as torch's SGD has it.
-        bandit, search, reward: see `HotSwap`; the defaults are the paper's.
+        bandit, search, reward, module: see `HotSwap`; the defaults are the paper's.
 
     Memory beyond torch's SGD: one copy of the parameters.
     """
@@ -44,6 +45,7 @@ class HotSwapSGD(HotSwap):
         search: Search | None = None,
         *,
         reward: Reward | None = None,
+        module: nn.Module | None = None,
     ) -> None:
         params = list(params)
         if not params:
@@ -52,4 +54,4 @@ class HotSwapSGD(HotSwap):
             if not 0 <= value < float("inf"):
                 raise SettingError(f"HotSwapSGD({name}={value!r}): {name} must be finite and not negative.")
         base = torch.optim.SGD(params, lr=1.0, momentum=momentum, weight_decay=weight_decay)
-        super().__init__(base, {"lr": log_grid() if lr is None else lr}, bandit, search, reward=reward)
+        super().__init__(base, {"lr": log_grid() if lr is None else lr}, bandit, search, reward=reward, module=module)

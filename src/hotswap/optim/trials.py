@@ -102,6 +102,17 @@ def warn_of_own_backward() -> None:
     )
 
 
+def warn_of_another_loss(first: float, again: float) -> None:
+    """Say why a search is no use with this closure."""
+    warnings.warn(
+        f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A search compares losses, "
+        "so it needs a closure that computes the same one every time: load the minibatch outside of it, and draw "
+        "random numbers with torch's default generator, which a step rewinds for every trial.",
+        HotSwapWarning,
+        stacklevel=8,
+    )
+
+
 def warn_of_no_search() -> None:
     """Say what a loop in torch's usual style does here."""
     warnings.warn(

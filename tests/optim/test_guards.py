@@ -1,0 +1,215 @@
+"""A step leaves random numbers and buffers as one ordinary forward would, and its trials share them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import hotswap
+from hotswap import HotSwap, HotSwapSGD
+from tests.optim.helpers import batches
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def noisy(device: str = "cpu") -> nn.Sequential:
+    """Dropout and batch norm, with and without parameters of its own."""
+    torch.manual_seed(0)
+    parts = [nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.BatchNorm1d(16, affine=False)]
+    return nn.Sequential(*parts, nn.Linear(16, 3)).to(device)
+
+
+def optimizers(net: nn.Module) -> dict[str, HotSwap]:
+    return {
+        "sgd": HotSwapSGD(net.parameters()),
+        "adam": HotSwap(torch.optim.Adam(net.parameters())),
+        "exact": HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), {"lr": [1.0, 0.1, 0.01], "momentum": [0.0, 0.9]}),
+    }
+
+
+class Masks(nn.Module):
+    """Remembers the masks that dropout drew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.nn.functional.dropout(torch.ones_like(x))
+        self.seen.append(mask.detach().clone())
+        return x * mask
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("base", ["sgd", "adam", "exact"])
+def test_all_evaluations_of_a_step_see_the_same_masks(base: str, device: str) -> None:
+    torch.manual_seed(0)
+    masks = Masks()
+    net = nn.Sequential(nn.Linear(5, 16), masks, nn.Linear(16, 3)).to(device)
+    optimizer = optimizers(net)[base]
+    steps = []
+    for x, y in batches(4):
+        masks.seen.clear()
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x.to(device)), y.to(device)))
+        assert len(masks.seen) > 1
+        assert all(torch.equal(mask, masks.seen[0]) for mask in masks.seen)
+        steps.append(masks.seen[0])
+    assert not any(torch.equal(a, b) for a, b in pairwise(steps))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("base", ["sgd", "adam", "exact"])
+def test_generators_and_buffers_end_where_one_forward_leaves_them(base: str, device: str) -> None:
+    net, twin = noisy(device), noisy(device)
+    optimizer = optimizers(net)[base]
+    torch.manual_seed(7)
+    for x, y in [(x.to(device), y.to(device)) for x, y in batches(5)]:
+        twin.load_state_dict(net.state_dict())
+        state = torch.get_rng_state(), torch.cuda.get_rng_state() if device == "cuda" else None
+        twin(x)  # one ordinary forward, at the start point
+        expected = torch.rand(3), torch.rand(3, device=device)
+        torch.set_rng_state(state[0])
+        if state[1] is not None:
+            torch.cuda.set_rng_state(state[1])
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+        assert optimizer.last_step is not None
+        assert optimizer.last_step.trials
+        for (name, ours), theirs in zip(net.named_buffers(), twin.buffers(), strict=True):
+            assert torch.equal(ours, theirs), name
+        assert torch.equal(torch.rand(3), expected[0])
+        assert torch.equal(torch.rand(3, device=device), expected[1])
+    assert net.training
+
+
+class Counting(nn.Module):
+    """Puts a new tensor in a buffer's place at every forward, and lets it decide the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+        self.register_buffer("calls", torch.zeros(()))
+        self.seen: list[float] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(self.calls.item())
+        self.calls = self.calls + 1
+        return self.linear(x) * (1 + self.calls)
+
+
+def test_a_buffer_that_is_replaced_and_that_matters() -> None:
+    net = Counting()
+    optimizer = HotSwapSGD(net.parameters())
+    for number, (x, y) in enumerate(batches(3)):
+        net.seen.clear()
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+        assert set(net.seen) == {float(number)}
+        assert net.calls.item() == number + 1
+
+
+def test_a_closure_of_two_models_and_one_that_comes_later() -> None:
+    first, second = noisy(), nn.BatchNorm1d(3, affine=False)
+    optimizer = HotSwapSGD(first.parameters())
+    (x, y), *_ = batches(1)
+    for _ in range(3):
+        optimizer.step(lambda: cross_entropy(second(first(x)), y))
+    assert second.num_batches_tracked == 3
+    assert first[1].num_batches_tracked == 3
+    third = nn.BatchNorm1d(5)
+    optimizer.step(lambda: cross_entropy(second(first(third(x))), y))
+    assert third.num_batches_tracked == 1
+
+
+def test_the_module_may_be_named() -> None:
+    """A closure that goes around modules' calls has none to be found by."""
+    net = noisy()
+    optimizer = HotSwapSGD(net.parameters(), module=net)
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net.forward(x), y))
+    assert net[1].num_batches_tracked == 1
+    with pytest.raises(hotswap.SettingError, match=r"HotSwapSGD\(module=3\): module must be a torch.nn.Module"):
+        HotSwapSGD(net.parameters(), module=3)  # type: ignore[arg-type]
+
+
+def test_a_trial_closure_is_guarded_too() -> None:
+    net = noisy()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), (other_x, other_y) = batches(2)
+    optimizer.step(lambda: cross_entropy(net(x), y), trial_closure=lambda: cross_entropy(net(other_x), other_y))
+    assert net[1].num_batches_tracked == 1
+    loss = cross_entropy(net(x), y)
+    loss.backward()
+    random_state = torch.get_rng_state()
+    optimizer.step(trial_closure=lambda: cross_entropy(net(x), y), loss=loss)
+    assert net[1].num_batches_tracked == 2
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_nothing_is_left_behind() -> None:
+    """No hook stays, whatever happens inside a closure."""
+    net = noisy()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    calls = 0
+
+    def closure() -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyError("in a trial")
+        return cross_entropy(net(x), y)
+
+    with pytest.raises(KeyError, match="in a trial"):
+        optimizer.step(closure)
+    assert net[1].num_batches_tracked == 1
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+
+    def broken(_: nn.Module, __: Any) -> None:
+        raise KeyError("in a module")
+
+    handle = net[3].register_forward_pre_hook(broken)
+    with pytest.raises(KeyError, match="in a module"):
+        optimizer.step(lambda: cross_entropy(net(x), y))
+    handle.remove()
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert not any(module._forward_hooks for module in net.modules())
+
+
+@pytest.mark.parametrize(
+    "drawn", [random.random, lambda: torch.rand((), generator=GENERATOR).item()], ids=["random", "own"]
+)
+def test_a_loss_that_changes_by_itself_is_noticed_once(drawn: Callable[[], float]) -> None:
+    random.seed(0)
+    net = nn.Linear(5, 3)
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+
+    def step() -> None:
+        optimizer.step(lambda: cross_entropy(net(x), y) * (1 + drawn()))
+
+    with pytest.warns(hotswap.HotSwapWarning, match="at the same parameters"):
+        step()
+    step()  # where a second warning would be an error
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def test_data_loaded_inside_the_closure_is_noticed() -> None:
+    net = nn.Linear(5, 3)
+    optimizer = HotSwapSGD(net.parameters())
+    loader = iter(batches(100))
+
+    def closure() -> Tensor:
+        x, y = next(loader)
+        return cross_entropy(net(x), y)
+
+    with pytest.warns(hotswap.HotSwapWarning, match="load the minibatch outside of it"):
+        optimizer.step(closure)
