@@ -12,9 +12,9 @@ __all__ = ["build_page"]
 def build_page(data: dict[str, Any]) -> str:
     """The page as one string of HTML."""
     parts = files("hotswap.report.page")
-    template, style, script = (
-        parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
+    template, style, plot, page = (
+        parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "plot.js", "page.js")
     )
-    # "</" cannot end the script element early, whatever a study is called.
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
-    return template.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script).replace("/*DATA*/", text)
+    # No "<" in the data: whatever a study is called, it cannot end the script element or begin a comment.
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return template.replace("/*STYLE*/", style).replace("/*SCRIPT*/", plot + page).replace("/*DATA*/", text)

@@ -19,6 +19,8 @@ from hotswap.report.tuning import Tuning
 
 __all__ = ["page_data"]
 
+DATASETS = {"mnist": "MNIST", "digits": "scikit-learn's digits"}
+
 
 def page_data(
     results: Results, claims: Sequence[Claim], tuning: Iterable[Tuning], tables: Sequence[Grid], origin: Origin
@@ -26,6 +28,7 @@ def page_data(
     """Everything that the page's script needs, in the order in which it is shown."""
     return {
         "name": results.name,
+        "datasets": sorted({DATASETS.get(spec.dataset, spec.dataset) for spec in results.specs}),
         "missing": list(results.missing),
         "epochs": list(shown_epochs(results.metrics)),
         "recorded": sorted(int(epoch) for epoch in results.metrics["epoch"].unique()),

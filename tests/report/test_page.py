@@ -1,0 +1,492 @@
+"""The page in a browser: what a person sees, points at, clicks and types. Nothing may be fetched or go wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotswap.report.claims import judge
+from hotswap.report.origin import origin_of
+from hotswap.report.page import build_page
+from hotswap.report.page.data import page_data
+from hotswap.report.results import load_results
+from hotswap.report.tuning import price_of_tuning
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE = "</script><b>x<!--<script>"
+SHOWN = "#scatter .dot:not(.off)"
+Opened = Callable[..., Any]
+
+
+def without_browser(why: str) -> None:
+    if os.environ.get("HOTSWAP_NEED_BROWSER") == "1":
+        pytest.fail(f"{why}, and HOTSWAP_NEED_BROWSER asks for one")
+    pytest.skip(f"{why}: the page cannot be looked at")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        without_browser("there is no browser")
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415
+    except ImportError:
+        without_browser("playwright is not installed")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def real() -> dict[str, Any]:
+    """The results that come with the package."""
+    results = load_results()
+    curves = [price_of_tuning(results.metrics, measure) for measure in ("train_nll", "test_error")]
+    return page_data(results, judge(results), [curve for curve in curves if curve], [], origin_of(results))
+
+
+@pytest.fixture(scope="module")
+def files(real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Each page once, as a file."""
+    folder = tmp_path_factory.mktemp("pages")
+    pages = {"real": real, "small": small(), "empty": empty()}
+    for name, data in pages.items():
+        (folder / f"{name}.html").write_text(build_page(data), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in pages}
+
+
+@pytest.fixture
+def visit(browser: Any, files: dict[str, Path]) -> Iterator[Opened]:
+    """Open a page; afterwards nothing may have been logged, have failed or have been asked of a network."""
+    trouble: list[str] = []
+    contexts = []
+
+    def look(message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            trouble.append(message.text)
+
+    def asked(request: Any) -> None:
+        if request.url != page_url:
+            trouble.append(request.url)
+
+    page_url = ""
+
+    def opened(name: str, width: int = 1280, height: int = 900, **options: Any) -> Any:
+        nonlocal page_url
+        page_url = files[name].as_uri()
+        context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", look)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", asked)
+        page.goto(page_url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not trouble
+
+
+def moment(
+    nll: list[float | None], error: list[float | None], rows: list[tuple[float | None, float]]
+) -> dict[str, Any]:
+    seeds = [{"seed": seed, "nll": a, "error": b} for seed, (a, b) in enumerate(rows)]
+    return {"nll": nll, "error": error, "seeds": seeds}
+
+
+def setting(algorithm: str, batch: int, label: str, nll: float | None, error: float) -> dict[str, Any]:
+    known = nll is not None
+    early, late = (
+        moment(
+            [nll * k if known else None, nll * k / 2 if known else None, nll * k * 2 if known else None],
+            [error, error * 0.9, error * 1.1],
+            [(nll * k if known else None, error), (nll * k * 2 if known else None, error * 1.1)],
+        )
+        for k in (10, 1)
+    )
+    curve: dict[str, Any] = {"epoch": [1, 2, 5], "nll": [0.5, None, nll], "error": [0.1, 0.05, error]}
+    if algorithm == "ducb":
+        curve |= {"rate": [0.1, 1.0, 10.0], "trials": [3.0, 2.0, 2.0]}
+    parameters = {"lr": None, "decay": None, "momentum": None}
+    at = {"2": early, "5": late}
+    return {"label": label, "algorithm": algorithm, "batch": batch, **parameters, "at": at, "curve": curve}
+
+
+def single(run: str, label: str, algorithm: str, rate: list[float | None]) -> dict[str, Any]:
+    curves = {"seconds": [1.0, 10.0, 100.0], "error": [0.2, 0.1, 0.02], "nll": [1.0, 0.1, 0.001]}
+    return {"run": run, "label": label, "algorithm": algorithm, **curves, "rate": rate, "norm": [1.0, 0.5, None]}
+
+
+def small() -> dict[str, Any]:
+    """Made up: two batch sizes, a setting that diverged, a name that is markup, single runs and a table."""
+    curve = {
+        "expected": [0.4, 0.1, 0.05],
+        "low": [0.1, 0.05, 0.05],
+        "high": [0.9, 0.4, 0.05],
+        "ducb": {"64": 0.02, "128": 0.1},
+        "one_run": 0.06,
+        "caught_up": 3,
+        "caught_up_by_batch": {"64": None, "128": 2},
+    }
+    claim = {"number": 1, "claim": "It works", "paper": "yes", "ours": "7.7e-06 and 2%", "rule": "any", "verdict": None}
+    verdicts = ("reproduced", "partly reproduced", "not reproduced")
+    return {
+        "name": HOSTILE,
+        "datasets": [HOSTILE],
+        "missing": [],
+        "epochs": [2, 5],
+        "recorded": [1, 2, 5],
+        "settings": [
+            setting("ducb", 64, "DUCB, batch 64", 2e-7, 0.0173),
+            setting("ducb", 128, "DUCB, batch 128", 3e-6, 0.02),
+            setting("adadelta", 64, "AdaDelta, batch 64", 1e-4, 0.025),
+            setting("sgd", 64, f"SGD, batch 64, {HOSTILE}", 1e-3, 0.03),
+            setting("sgd", 128, "SGD, batch 128, rate 9", None, 0.9),
+        ],
+        "claims": [claim, *(claim | {"number": i, "verdict": v} for i, v in enumerate(verdicts, start=2))],
+        "tuning": {"train_nll": curve, "test_error": curve | {"caught_up": None}},
+        "choices": {
+            "rates": [10.0, 1.0, 0.1],
+            "share": {"64": {"epoch": [1, 2, 5], "arms": [[0.0, 0.5, 0.5], [0.25, 0.5, 0.0], [1.0, 0.0, 0.0]]}},
+            "trials": {"64": {"epoch": [1, 2, 5], "mean": [3.0, None, 2.0]}},
+        },
+        "singles": [
+            single("a", "DUCB, batch 64", "ducb", [0.1, 1.0, 10.0]),
+            single("b", f"SGD {HOSTILE}", "sgd", [0.1, 0.1, 0.1]),
+            single("c", "AdaDelta, batch 64", "adadelta", [None, None, None]),
+        ],
+        "tables": [{"title": "Table 1", "headings": ["batch size", "SGD"], "rows": [["64", "0.4 (9.1)"]]}],
+        "origin": {
+            "devices": ["a device"],
+            "precisions": ["tf32"],
+            "versions": ["torch 2"],
+            "dates": ["2020-01-01", "2020-01-02"],
+            "commands": ["hotswap study run <x>"],
+            "minutes": 12.34,
+            "units": 1,
+            "runs": 10,
+        },
+    }
+
+
+def empty() -> dict[str, Any]:
+    nothing: dict[str, Any] = {"devices": [], "precisions": [], "versions": [], "dates": [], "commands": []}
+    return {
+        "name": "nothing",
+        "datasets": [],
+        "missing": ["There are no measurements of training runs: no Figure 1."],
+        "epochs": [],
+        "recorded": [],
+        "settings": [],
+        "claims": [],
+        "tuning": {},
+        "choices": {"rates": [], "share": {}, "trials": {}},
+        "singles": [],
+        "tables": [],
+        "origin": nothing | {"minutes": 0.0, "units": 0, "runs": 0},
+    }
+
+
+def dot(page: Any, label: str) -> Any:
+    """The mark of one setting."""
+    at = page.evaluate(
+        "label => JSON.parse(document.getElementById('data').textContent).settings.findIndex(s => s.label === label)",
+        label,
+    )
+    return page.locator(f'.dot[data-i="{at}"]')
+
+
+def centre(page: Any, label: str) -> tuple[float, float]:
+    """Where a mark is on the screen, which is scrolled to it first."""
+    mark = dot(page, label).locator(".mark")
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def picked(page: Any) -> list[str]:
+    return [plain(text) for text in page.locator(".picks li > span").all_inner_texts()]
+
+
+def switch(page: Any, name: str) -> None:
+    page.locator(".controls label", has_text=re.compile(f"^{name}$")).click()
+
+
+def test_real_results_are_all_drawn(visit: Opened, real: dict[str, Any]) -> None:
+    page = visit("real")
+    assert page.locator(SHOWN).count() == len(real["settings"]) == 370
+    assert "370 of 370 settings" in page.locator("#shown").inner_text()
+    head = plain(page.locator("header").inner_text())
+    assert "1,110" in head
+    assert str(real["tuning"]["test_error"]["caught_up"]) in head
+    for sentence in real["missing"]:
+        assert sentence.replace("`", "") in head
+    assert page.locator("#choice-charts svg[tabindex]").count() == 6
+    assert page.locator("#tuning-charts .plot > svg").count() == 2
+    assert page.locator(".verdicts tbody tr").count() == len(real["claims"])
+
+
+def test_no_drawing_has_a_number_that_is_none(visit: Opened) -> None:
+    for name in ("real", "small"):
+        drawn = visit(name).evaluate("[...document.querySelectorAll('svg')].map(s => s.outerHTML).join('')")
+        assert not re.search(r"NaN|Infinity|undefined|null", drawn)
+
+
+def test_pointing_at_a_mark_tells_setting_seeds_and_both_measures(visit: Opened) -> None:
+    page = visit("small")
+    tip = page.locator("#tip")
+    assert tip.is_hidden()
+    page.mouse.move(*centre(page, "DUCB, batch 64"))
+    text = plain(tip.inner_text())
+    assert "DUCB, batch 64" in text
+    assert "2 seeds, epoch 5" in text
+    rows = [tuple(plain(cell) for cell in row.locator("td").all_inner_texts()) for row in tip.locator("tr").all()[1:]]
+    assert rows == [
+        ("median", "2.0 × 10⁻⁷", "1.73 %"),
+        ("lowest", "1.0 × 10⁻⁷", "1.56 %"),
+        ("highest", "4.0 × 10⁻⁷", "1.90 %"),
+        ("seed 0", "2.0 × 10⁻⁷", "1.73 %"),
+        ("seed 1", "4.0 × 10⁻⁷", "1.90 %"),
+    ]
+    page.mouse.move(5, 5)
+    assert tip.is_hidden()
+
+
+def test_clicking_marks_shows_their_curves_up_to_four(visit: Opened) -> None:
+    page = visit("real")
+    page.locator("#clear").click()
+    assert "No setting is picked" in page.locator("#curves").inner_text()
+    assert page.locator("#curves svg").count() == 0
+    page.mouse.click(*centre(page, "DUCB, batch 512"))
+    assert picked(page) == ["DUCB, batch 512"]
+    titles = page.locator("#curves .mini text").all_text_contents()
+    for title in ("Training objective", "Test error", "Learning rate, DUCB", "Trials per step, DUCB"):
+        assert title in titles
+    for size in (64, 256, 128, 1024):
+        page.mouse.click(*centre(page, f"DUCB, batch {size}"))
+    assert sorted(picked(page)) == [f"DUCB, batch {size}" for size in (1024, 128, 256, 64)]  # the oldest made room
+    assert page.locator("#curves .mini .plot").first.locator("path.line").count() == 4
+    page.mouse.click(*centre(page, "DUCB, batch 256"))  # once more takes it away
+    assert len(picked(page)) == 3
+
+
+def test_curves_of_others_have_two_measures(visit: Opened) -> None:
+    page = visit("small")
+    page.locator("#clear").click()
+    page.mouse.click(*centre(page, "AdaDelta, batch 64"))
+    assert page.locator("#curves .mini .plot").count() == 2
+
+
+def test_filters_leave_exactly_what_was_asked(visit: Opened, real: dict[str, Any]) -> None:
+    page = visit("real")
+    switch(page, "SGD")
+    assert page.locator(SHOWN).count() == 10
+    switch(page, "64")
+    switch(page, "128")
+    assert page.locator(SHOWN).count() == 6
+    assert "6 of 370 settings" in page.locator("#shown").inner_text()
+    switch(page, "SGD")
+    left = [s for s in real["settings"] if s["batch"] not in {64, 128}]
+    assert page.locator(SHOWN).count() == len(left)
+    for name in ("SGD", "DUCB", "AdaDelta"):
+        switch(page, name)
+    assert page.locator(SHOWN).count() == 0
+    assert "Nothing is left to draw" in page.locator("#shown").inner_text()
+
+
+def test_switching_the_epoch_moves_marks(visit: Opened) -> None:
+    page = visit("small")
+    late = centre(page, "DUCB, batch 64")
+    switch(page, "2")
+    early = centre(page, "DUCB, batch 64")
+    assert early[0] > late[0] + 10  # ten times the objective
+    assert early[1] == pytest.approx(late[1], abs=1)  # the same error
+    page.mouse.move(*early)
+    assert "2.0 × 10⁻⁶" in plain(page.locator("#tip").inner_text())
+
+
+def test_what_is_not_finite_is_counted_and_not_drawn(visit: Opened) -> None:
+    page = visit("small")
+    assert page.locator(SHOWN).count() == 4
+    assert "1 not drawn" in page.locator("#shown").inner_text()
+    switch(page, "SGD")
+    assert "not drawn" not in page.locator("#shown").inner_text()
+
+
+def test_keyboard_alone_is_enough(visit: Opened) -> None:
+    page = visit("small")
+    page.locator("#clear").click()
+    page.locator(".controls input").last.focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('#scatter > svg')")
+    assert "DUCB, batch 128" in page.locator("#live").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert "DUCB, batch 64" in page.locator("#live").inner_text()
+    assert page.locator("#tip").is_visible()
+    assert "DUCB, batch 64" in page.locator("#tip").inner_text()
+    page.keyboard.press("Enter")
+    assert picked(page) == ["DUCB, batch 64"]
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    assert picked(page) == ["DUCB, batch 64", "AdaDelta, batch 64"]
+    page.keyboard.press("Escape")
+    assert picked(page) == []
+    assert page.locator("#tip").is_hidden()
+
+
+def test_page_keys_reach_every_mark(visit: Opened, real: dict[str, Any]) -> None:
+    page = visit("real")
+    page.locator("#scatter > svg").focus()
+    heard = page.evaluate(
+        """count => {
+          const plot = document.querySelector('#scatter > svg'), heard = new Set();
+          for (let i = 0; i < count; i++) {
+            plot.dispatchEvent(new KeyboardEvent('keydown', {key: 'PageDown'}));
+            heard.add(document.getElementById('live').textContent.split('. Training')[0]);
+          }
+          return heard.size;
+        }""",
+        len(real["settings"]),
+    )
+    assert heard == len(real["settings"])
+
+
+def test_other_charts_tell_values_too(visit: Opened) -> None:
+    page = visit("small")
+    page.locator("#choice-charts svg").first.focus()
+    assert page.locator("#tip").is_visible()
+    assert "Batch 64, epoch 1" in page.locator("#tip").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "Batch 64, epoch 2" in page.locator("#tip").inner_text()
+    assert "Rate 10: 25.0 % of the steps" in plain(page.locator("#tip").inner_text())
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    assert "Nothing moved: 25.0 % of the steps" in plain(page.locator("#tip").inner_text())
+
+
+def test_tuning_says_when_search_catches_up(visit: Opened) -> None:
+    captions = [plain(text) for text in visit("small").locator("#tuning .caption").all_inner_texts()]
+    assert "needs 3 trainings of SGD" in captions[0]
+    assert "64: never, 128: 2" in captions[0]
+    assert "never matches it" in captions[1]
+
+
+def test_single_runs_are_highlighted_in_all_panels(visit: Opened) -> None:
+    page = visit("small")
+    assert page.locator("#clock .plot > svg").count() == 4
+    assert "1 run not drawn" in page.locator("#clock").inner_text()
+    page.locator(".legend button").first.focus()
+    assert page.locator("#clock path.line.lifted").count() == 4
+    assert page.locator("#clock path.line.dim").count() == 7  # two others in each panel, AdaDelta has no rate
+    page.locator(".legend button").first.blur()
+    assert page.locator("#clock .dim").count() == 0
+
+
+def test_tables_claims_and_origin(visit: Opened) -> None:
+    page = visit("small")
+    assert page.locator("#tables td").all_inner_texts() == ["64", "0.4 (9.1)"]
+    badges = [text.replace("\n", " ") for text in page.locator(".badge").all_inner_texts()]
+    assert [re.sub(r"\s+", " ", text) for text in badges] == [
+        "– no verdict",
+        "✓ reproduced",
+        "◐ partly reproduced",
+        "✕ not reproduced",
+    ]
+    assert "7.7 × 10⁻⁶ and 2 %" in plain(page.locator("#claims").inner_text())
+    page.locator("summary").first.click()
+    assert page.locator("details p").first.is_visible()
+    assert page.locator("#origin code").all_inner_texts() == ["hotswap study run <x>"]
+    assert "12.3 minutes" in page.locator("#origin").inner_text()
+
+
+def test_names_never_become_markup(visit: Opened) -> None:
+    page = visit("small")
+    assert HOSTILE in page.locator("#lead").inner_text()
+    assert HOSTILE in page.title()
+    assert page.get_by_text("x", exact=True).count() == 0
+    page.mouse.move(*centre(page, f"SGD, batch 64, {HOSTILE}"))
+    assert HOSTILE in page.locator("#tip").inner_text()
+
+
+@pytest.mark.parametrize("name", ["real", "small", "empty"])
+def test_fits_a_phone(visit: Opened, name: str) -> None:
+    page = visit(name, width=360, height=740)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    if name == "real":
+        page.mouse.move(*centre(page, "DUCB, batch 64"))
+        box = page.locator("#tip").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+
+
+def test_on_paper_there_is_nothing_to_press(visit: Opened) -> None:
+    page = visit("small", color_scheme="dark")
+    page.mouse.move(*centre(page, "DUCB, batch 64"))
+    assert page.locator(".controls").is_visible()
+    page.emulate_media(media="print", color_scheme="dark")
+    for hidden in (".controls", "nav", "#tip", "#clear"):
+        assert page.locator(hidden).is_hidden()
+    assert page.locator(".paper-only").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_follows_a_dark_theme(visit: Opened) -> None:
+    colours = {
+        visit("small", color_scheme=theme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for theme in ("light", "dark")
+    }
+    assert len(colours) == 2
+
+
+def test_drawn_again_for_another_width(visit: Opened) -> None:
+    page = visit("small")
+    before = page.locator("#scatter > svg").get_attribute("viewBox")
+    page.set_viewport_size({"width": 600, "height": 900})
+    page.wait_for_function(
+        "old => document.querySelector('#scatter > svg').getAttribute('viewBox') !== old", arg=before
+    )
+    assert page.locator(SHOWN).count() == 4
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_an_empty_study_is_told_in_words(visit: Opened) -> None:
+    page = visit("empty")
+    assert page.locator(".plot > svg").count() == 0
+    assert page.locator(".controls").is_hidden()
+    for section in ("runs", "tuning", "choices", "clock", "tables", "claims"):
+        assert page.locator(f"#{section} .none").count() >= 1, section
+        assert len(page.locator(f"#{section} .none").first.inner_text()) > 15
+    assert "Nobody can say" in page.locator("#origin").inner_text()
+    assert "no training runs yet" in page.locator("#lead").inner_text()
+
+
+def test_page_is_one_file(files: dict[str, Path]) -> None:
+    text = files["real"].read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
+    assert "/*DATA*/" not in text
+    assert len(text) < 2_000_000
