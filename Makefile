@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser lint types contracts check clean help
+.PHONY: demo test browser docs lint types contracts check clean help
 .DEFAULT_GOAL := help
 
 help: ## show what can be made
@@ -27,6 +27,10 @@ browser: ## Debian's Chromium, in which the page is tested, where it may be inst
 
 test: $(READY) browser ## run every test
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+docs: $(READY) ## build the documentation into site/, with the numbers of results/ in it
+	@$(BIN)/python docs/numbers.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(READY) ## style
 	@$(BIN)/ruff check .

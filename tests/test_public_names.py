@@ -37,6 +37,7 @@ def test_exactly_these_names_are_public() -> None:
         "UnitTaken",
         "UnsupportedError",
         "__version__",
+        "accumulate",
         "in_trial",
         "log_grid",
         "train_until",

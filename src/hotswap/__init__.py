@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UnitTaken,
         UnsupportedError,
     )
-    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, in_trial
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Backtracking, FirstDecrease, Search
 
@@ -57,6 +57,7 @@ _HOME = {
     "StudyError": "errors",
     "UnitTaken": "errors",
     "UnsupportedError": "errors",
+    "accumulate": "optim",
     "in_trial": "optim",
     "log_grid": "arms",
     "train_until": "convergence",
@@ -86,6 +87,7 @@ __all__ = [
     "UnitTaken",
     "UnsupportedError",
     "__version__",
+    "accumulate",
     "in_trial",
     "log_grid",
     "train_until",

@@ -1,8 +1,18 @@
 """U, the update: hot swapping as a `torch.optim.Optimizer`, a thin shell over a bandit and a search."""
 
+from hotswap.optim.gradients import accumulate
 from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.sgd import HotSwapSGD
 from hotswap.optim.trials import HotSwapWarning, in_trial
 
-__all__ = ["ArmStatistics", "HotSwap", "HotSwapSGD", "HotSwapWarning", "Statistics", "StepRecord", "in_trial"]
+__all__ = [
+    "ArmStatistics",
+    "HotSwap",
+    "HotSwapSGD",
+    "HotSwapWarning",
+    "Statistics",
+    "StepRecord",
+    "accumulate",
+    "in_trial",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from hotswap.arms import Arms
 from hotswap.arrays import Array
@@ -28,6 +29,10 @@ class OwnState(NamedTuple):
     reward_scale: Array
     in_force: int
     initial_lr: float
+    masters: dict[int, Tensor]
+    """Float32 values of parameters in bfloat16 or float16, by their place."""
+    loss_scale: tuple[float, int] | None
+    """Its value, and the steps since it last changed."""
 
 
 def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
@@ -40,6 +45,8 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
         "reward_scale": torch.from_numpy(own.reward_scale.copy()),
         "in_force": own.in_force,
         "initial_lr": own.initial_lr,
+        "masters": {str(place): value for place, value in own.masters.items()},
+        "loss_scale": None if own.loss_scale is None else list(own.loss_scale),
     }
     return {**plain, "param_groups": [{**first, KEY: entry}, *others]}
 
@@ -55,7 +62,9 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
             "saved and loaded without flatten_optimizer_state_dict."
         )
     entry = first[KEY]
-    missing = {"names", "axes", "bandit", "reward_scale", "in_force", "initial_lr"} - set(entry)
+    missing = {"names", "axes", "bandit", "reward_scale", "in_force", "initial_lr", "masters", "loss_scale"} - set(
+        entry
+    )
     if missing:
         raise CheckpointError(f"The checkpoint is damaged: its entry {KEY!r} lacks {', '.join(sorted(missing))}.")
     axes = tuple(tuple(tuple(v) if isinstance(v, list) else v for v in axis) for axis in entry["axes"])
@@ -71,6 +80,10 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
         reward_scale=entry["reward_scale"].cpu().numpy().copy(),
         in_force=int(entry["in_force"]),
         initial_lr=float(entry["initial_lr"]),
+        masters={int(place): value for place, value in entry["masters"].items()},
+        loss_scale=None
+        if entry["loss_scale"] is None
+        else (float(entry["loss_scale"][0]), int(entry["loss_scale"][1])),
     )
     return {**state_dict, "param_groups": [plain_first, *others]}, own
 

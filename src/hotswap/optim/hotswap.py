@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
@@ -16,12 +16,13 @@ from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.checkpoint import OwnState, pack, unpack
+from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
 from hotswap.optim.guards import Guard
 from hotswap.optim.moves import move_for, with_values
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.trials import (
+    Closure,
     evaluate_trial,
-    run_gradient_pass,
     scalar,
     warn_of_another_loss,
     warn_of_no_search,
@@ -31,8 +32,6 @@ from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 
 __all__ = ["HotSwap"]
-
-Closure = Callable[[], object]
 
 
 class _Start(NamedTuple):
@@ -46,6 +45,8 @@ class _Start(NamedTuple):
     """What evaluates the trials."""
     judge_needs_grad: bool
     """Whether it insists on a backward of its own."""
+    overflow: bool = False
+    """Whether there is no gradient to walk along, because the loss scale was too large."""
 
 
 class HotSwap(Optimizer):
@@ -64,6 +65,9 @@ class HotSwap(Optimizer):
         search: walks from there to smaller ones; the default is `Backtracking()`.
         reward: what a trial's loss is worth; the default is `LogReduction()`, for losses that are never negative.
         linear: whether the base's step is linear in its rate; `None` knows it for torch's own optimizers.
+        clip_norm, clip_value: shorten the gradient, once, before the search walks along it.
+        loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
+            It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
         module: the model, whose buffers trials must not change; by default the outermost modules the closure calls.
 
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
@@ -82,6 +86,9 @@ class HotSwap(Optimizer):
         *,
         reward: Reward | None = None,
         linear: bool | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        loss_scale: float | None = None,
         module: nn.Module | None = None,
     ) -> None:
         if not isinstance(base_optimizer, Optimizer):
@@ -98,6 +105,8 @@ class HotSwap(Optimizer):
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
         self.reward = LogReduction() if reward is None else reward
+        self._clip = Clipping(clip_norm, clip_value)
+        self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
         self._module = module
         _check_parts(self)
         self._linear = linear
@@ -164,6 +173,10 @@ class HotSwap(Optimizer):
             proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
             start = start._replace(to_beat=float(start.to_beat))
             self._check_start(start.to_beat)
+            if start.overflow:
+                self._record(0, None, start, [])
+                return start.loss
+            self._clip(self._parameters())
             self._move.prepare()
             if any(self._move.scale(group) for group in self.param_groups):
                 self._search_and_move(start, *proposed)
@@ -194,6 +207,8 @@ class HotSwap(Optimizer):
                 self._move.back()
             elif chosen != trials[-1][0]:
                 self._move.to(chosen)
+            if chosen >= 0:
+                self._move.settle(chosen)
         except BaseException:
             self._move.back()
             raise
@@ -261,20 +276,22 @@ class HotSwap(Optimizer):
     # --- the start point ----------------------------------------------------------------------------------------------
 
     def _start_point(self, closure: Closure | None, trial_closure: Closure | None, loss: object) -> _Start:
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        parameters = self._parameters()
         if closure is None:
             assert trial_closure is not None  # the caller has checked
             self._guard.start_here()
             return self._start_from_gradients(parameters, trial_closure, loss)
         with self._guard.gradient_pass():
-            passed = run_gradient_pass(closure, parameters)
+            passed = run_gradient_pass(closure, parameters, self._loss_scale)
         if passed.by_closure and trial_closure is None and not self._warned_of_backward:
             self._warned_of_backward = True
             warn_of_own_backward()
         if trial_closure is None:
-            return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure)
+            return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure, passed.overflow)
         if loss is not None:
-            return _Start(passed.loss, scalar(loss, "step(loss=...)").item(), passed.aux, trial_closure, False)
+            return _Start(
+                passed.loss, scalar(loss, "step(loss=...)").item(), passed.aux, trial_closure, False, passed.overflow
+            )
         gradients = [parameter.grad for parameter in parameters]
         for parameter in parameters:
             parameter.grad = None  # the trial closure may clear or overwrite what it finds
@@ -284,7 +301,7 @@ class HotSwap(Optimizer):
         finally:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
-        return _Start(passed.loss, to_beat, passed.aux, trial_closure, False)
+        return _Start(passed.loss, to_beat, passed.aux, trial_closure, False, passed.overflow)
 
     @staticmethod
     def _start_from_gradients(parameters: list[Tensor], trial_closure: Closure, loss: object) -> _Start:
@@ -308,6 +325,9 @@ class HotSwap(Optimizer):
             )
         if loss < 0 and not self.reward.accepts_negative:
             _refuse_negative(loss, "the start point")
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
 
     # --- scales and values --------------------------------------------------------------------------------------------
 
@@ -358,7 +378,9 @@ class HotSwap(Optimizer):
         """The base's state and what the bandit has learned; loading it resumes exactly."""
         for pre_hook in self._optimizer_state_dict_pre_hooks.values():
             pre_hook(self)
-        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr)
+        masters = self._move.masters.read(self._parameters())
+        scale = None if self._loss_scale is None else (self._loss_scale.value, self._loss_scale.good)
+        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr, masters, scale)
         packed = pack(self.base.state_dict(), self.arms, own)
         for post_hook in self._optimizer_state_dict_post_hooks.values():
             packed = post_hook(self, packed) or packed
@@ -370,23 +392,27 @@ class HotSwap(Optimizer):
             state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
         self.base.load_state_dict(plain)
-        self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own
+        self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own[:4]
+        self._move.masters.write(self._parameters(), own.masters)
+        if self._loss_scale is not None and own.loss_scale is not None:
+            self._loss_scale.value, self._loss_scale.good = own.loss_scale
         self.last_step = None
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("base", "arms", "bandit", "search", "reward", "last_step", "_bandit_state", "_reward_scale")
-        flags = ("_in_force", "_warned_of_backward", "_checked_closure", "_linear", "_module")
+        flags = ("_clip", "_loss_scale", "_in_force", "_warned_of_backward", "_checked_closure", "_linear", "_module")
         own = {name: self.__dict__[name] for name in (*kept, *flags)}
-        return own | {"_initial_lr": self._move.initial_lr}
+        return own | {"_initial_lr": self._move.initial_lr, "_masters": self._move.masters.read(self._parameters())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = dict(state)
-        initial_lr = own.pop("_initial_lr")
+        initial_lr, masters = own.pop("_initial_lr"), own.pop("_masters")
         self.__dict__.update(own)
         super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
+        self._move.masters.write(self._parameters(), masters)
         self._guard = self._new_guard()
 
     @property
@@ -394,8 +420,8 @@ class HotSwap(Optimizer):
         """torch's GradScaler asks this of an optimizer before it calls its step."""
         raise UnsupportedError(
             "HotSwap cannot be stepped by a GradScaler: it scales the loss of the gradient pass but not those of the "
-            "trials. Train in bfloat16 with torch.autocast and call optimizer.step(closure) directly; that needs no "
-            "scaler."
+            "trials. Train in bfloat16 with torch.autocast, which needs no scaler, or give the optimizer "
+            "loss_scale=65536 for float16; and call optimizer.step(closure) directly."
         )
 
     def __repr__(self) -> str:
@@ -418,9 +444,11 @@ def _check_parts(optimizer: HotSwap) -> None:
             )
     if not any(group["params"] for group in base.param_groups):
         raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
-    if optimizer._module is not None and not isinstance(optimizer._module, nn.Module):
-        name = type(optimizer).__name__
-        raise SettingError(f"{name}(module={optimizer._module!r}): module must be a torch.nn.Module, the model.")
+    module: object = optimizer._module
+    if module is not None and not isinstance(module, nn.Module):
+        raise SettingError(
+            f"{type(optimizer).__name__}(module={module!r}): module must be a torch.nn.Module, the model."
+        )
     for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
         if not isinstance(getattr(optimizer, part), kind):
             raise SettingError(

@@ -30,7 +30,7 @@ class HotSwapSGD(HotSwap):
         lr: the rates to choose from, in any order; `None` for the paper's, `log_grid()`.
         momentum: as torch's SGD has it; the search walks along the momentum direction. The paper uses none.
         weight_decay: added to the gradient, as torch's SGD has it.
-        bandit, search, reward, module: see `HotSwap`; the defaults are the paper's.
+        bandit, search, reward, clip_norm, clip_value, loss_scale, module: see `HotSwap`; the defaults are the paper's.
 
     Memory beyond torch's SGD: one copy of the parameters.
     """
@@ -45,6 +45,9 @@ class HotSwapSGD(HotSwap):
         search: Search | None = None,
         *,
         reward: Reward | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        loss_scale: float | None = None,
         module: nn.Module | None = None,
     ) -> None:
         params = list(params)
@@ -54,4 +57,14 @@ class HotSwapSGD(HotSwap):
             if not 0 <= value < float("inf"):
                 raise SettingError(f"HotSwapSGD({name}={value!r}): {name} must be finite and not negative.")
         base = torch.optim.SGD(params, lr=1.0, momentum=momentum, weight_decay=weight_decay)
-        super().__init__(base, {"lr": log_grid() if lr is None else lr}, bandit, search, reward=reward, module=module)
+        super().__init__(
+            base,
+            {"lr": log_grid() if lr is None else lr},
+            bandit,
+            search,
+            reward=reward,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            loss_scale=loss_scale,
+            module=module,
+        )

@@ -1,18 +1,27 @@
-"""Evaluating closures: once with a gradient at the start point, then without one for every trial."""
+"""Evaluating closures for trials, and what to tell about closures."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hotswap.errors import ClosureError
 
-__all__ = ["GradientPass", "HotSwapWarning", "evaluate_trial", "in_trial", "run_gradient_pass", "scalar"]
+__all__ = [
+    "Closure",
+    "HotSwapWarning",
+    "evaluate_trial",
+    "in_trial",
+    "scalar",
+    "unpack",
+    "warn_of_another_loss",
+    "warn_of_no_search",
+    "warn_of_own_backward",
+]
 
 Closure = Callable[[], object]
 """Returns a loss, or a pair of a loss and anything."""
@@ -29,36 +38,6 @@ def in_trial() -> bool:
     return _in_trial.get()
 
 
-class GradientPass(NamedTuple):
-    """What the one forward and backward at the start point gave."""
-
-    loss: Tensor
-    """The loss, detached."""
-    aux: object
-    """What came beside it, detached where it is a tensor."""
-    by_closure: bool
-    """Whether the closure called `backward()` itself."""
-
-
-def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor]) -> GradientPass:
-    """Clear the gradients, evaluate the closure, and run its backward unless it did so itself."""
-    parameters = list(parameters)
-    for parameter in parameters:
-        parameter.grad = None
-    with torch.enable_grad():
-        loss, aux = _unpack(closure())
-        by_closure = any(parameter.grad is not None for parameter in parameters)
-        if not by_closure:
-            _require_graph(loss)
-            torch.autograd.backward(loss)
-    if all(parameter.grad is None for parameter in parameters):
-        raise ClosureError(
-            "The closure's loss does not depend on this optimizer's parameters: no gradient reached any of them; "
-            "return the loss of the model whose parameters the optimizer was given."
-        )
-    return GradientPass(loss.detach(), _detached(aux), by_closure)
-
-
 def evaluate_trial(closure: Closure, *, with_grad: bool = False) -> float:
     """The closure's loss at the parameters as they are, called where gradients are disabled.
 
@@ -69,8 +48,8 @@ def evaluate_trial(closure: Closure, *, with_grad: bool = False) -> float:
     try:
         if with_grad:
             with torch.enable_grad():
-                return _unpack(closure())[0].item()
-        return _unpack(closure())[0].item()
+                return unpack(closure())[0].item()
+        return unpack(closure())[0].item()
     finally:
         _in_trial.reset(token)
 
@@ -123,7 +102,8 @@ def warn_of_no_search() -> None:
     )
 
 
-def _unpack(result: object) -> tuple[Tensor, object]:
+def unpack(result: object) -> tuple[Tensor, object]:
+    """A closure's result as a loss and what came beside it."""
     if isinstance(result, tuple):
         if len(result) != 2:
             raise ClosureError(
@@ -131,24 +111,3 @@ def _unpack(result: object) -> tuple[Tensor, object]:
             )
         return scalar(result[0], "The closure's loss"), result[1]
     return scalar(result, "The closure's loss"), None
-
-
-def _require_graph(loss: Tensor) -> None:
-    if not loss.requires_grad:
-        raise ClosureError(
-            "The closure's loss has no graph, so it has no gradient; compute it from the model's output with "
-            "gradients enabled, and do not detach it or call .item() on it."
-        )
-
-
-def _detached(aux: object) -> object:
-    """`aux` without the graph that its tensors would keep alive; other objects come back as they are."""
-    if isinstance(aux, Tensor):
-        return aux.detach()
-    if type(aux) is tuple:
-        return tuple(_detached(item) for item in aux)
-    if type(aux) is list:
-        return [_detached(item) for item in aux]
-    if type(aux) is dict:
-        return {key: _detached(item) for key, item in aux.items()}
-    return aux

@@ -1,0 +1,89 @@
+"""Fill the generated blocks of README.md and docs/*.md.
+
+    python docs/numbers.py            rewrite them
+    python docs/numbers.py --check    change nothing; exit with 1 and say which blocks have drifted
+
+A block lies between two comments. On lines of their own they hold lines; inside a line, but not at its beginning, they
+hold a few words:
+
+    <!-- numbers: claims -->
+    ...
+    <!-- /numbers -->
+
+    The paper's study has <!-- numbers: runs -->1,110<!-- /numbers --> runs.
+
+Measured numbers come from `results/paper`, through the functions that the report uses. The list of commands comes from
+the command line itself and the notebook's page from the notebook.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parent / "parts")  # and not docs: the standard library has a module `numbers` too
+
+from extracts import commands, notebook  # noqa: E402
+from measured import BLOCKS as MEASURED  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
+BLOCKS: dict[str, Callable[[], str]] = {
+    **MEASURED,
+    "commands": commands,
+    "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
+}
+
+
+def filled(text: str) -> tuple[str, list[str]]:
+    """The text with every block as it should be, and the names of those that were not.
+
+    Raises:
+        SystemExit: A block has a name that nobody knows.
+    """
+    drifted: list[str] = []
+
+    def fill(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in BLOCKS:
+            raise SystemExit(f"There is no block {name!r}; there are {', '.join(BLOCKS)}.")
+        text = BLOCKS[name]()
+        new = f"\n\n{text.strip()}\n\n" if match["text"].startswith("\n") else text.strip()
+        if new != match["text"]:
+            drifted.append(name)
+        return f"{match[1]}{new}{match[4]}"
+
+    return BLOCK.sub(fill, text), drifted
+
+
+def files() -> list[Path]:
+    """Where blocks may be; the notes keep the numbers of their day."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite, or check."""
+    if set(arguments) - {"--check"}:
+        print(__doc__)
+        return 2
+    code = 0
+    for path in files():
+        before = path.read_text(encoding="utf-8")
+        after, drifted = filled(before)
+        if after == before:
+            continue
+        where = f"{path.relative_to(ROOT)}: {', '.join(drifted)}"
+        if "--check" in arguments:
+            print(f"drifted: {where}; run python docs/numbers.py")
+            code = 1
+        else:
+            path.write_text(after, encoding="utf-8")
+            print(f"rewritten: {where}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,279 @@
+"""Draw the pictures of the documentation: `python docs/pictures/draw.py`.
+
+Figure 1 from the results; the others from a small training run: scikit-learn's digits, a network of 64-32-10 sigmoid
+units, minibatches of 64, one seed. It takes some fifteen seconds on a CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from hotswap import HotSwapSGD, StepRecord
+from hotswap.data import load_digits
+from hotswap.networks import multilayer_perceptron
+from hotswap.optim import Statistics
+from hotswap.report import load_results
+from hotswap.report.figures import draw_figure_1
+
+HERE = Path(__file__).parent
+BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (  # Okabe and Ito, and a grey
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+    "#8A8A8A",
+)
+STEPS, BATCH, SEED = 3000, 64, 0
+STYLE = {
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "white",
+    "font.size": 10.5,
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "hotswap",
+}
+
+
+class Problem:
+    """A network and an endless row of minibatches, the same for everyone who asks."""
+
+    def __init__(self) -> None:
+        data = load_digits()
+        self.x, self.y = torch.from_numpy(data.train_inputs()), torch.from_numpy(data.train_labels)
+        self.model = multilayer_perceptron((data.features, 32, data.classes), seed=SEED)
+        self.order = torch.Generator().manual_seed(SEED)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """The next minibatch."""
+        rows = torch.randint(len(self.x), (BATCH,), generator=self.order)
+        return self.x[rows], self.y[rows]
+
+    @torch.no_grad()
+    def objective(self) -> float:
+        """The loss over all training images."""
+        return float(cross_entropy(self.model(self.x), self.y))
+
+
+@dataclass
+class Run:
+    """What a training run leaves behind."""
+
+    records: list[StepRecord] = field(default_factory=list)
+    objectives: dict[int, float] = field(default_factory=dict)
+    statistics: dict[int, Statistics] = field(default_factory=dict)
+    curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+
+def hot_swapped(look_at: tuple[int, ...], curve_at: int | None = None) -> Run:
+    """Train with HotSwapSGD; keep the bandit's table after some steps and the whole loss curve of one."""
+    problem, run = Problem(), Run()
+    optimizer = HotSwapSGD(problem.model.parameters())
+    for step in range(STEPS):
+        x, y = problem.batch()
+        if step == curve_at:
+            run.curves[step] = loss_curve(problem, x, y)
+        optimizer.step(lambda x=x, y=y: cross_entropy(problem.model(x), y))
+        assert optimizer.last_step is not None
+        run.records.append(optimizer.last_step)
+        if step + 1 in look_at:
+            run.statistics[step + 1] = optimizer.statistics()
+        if step % 50 == 49:
+            run.objectives[step + 1] = problem.objective()
+    return run
+
+
+def telling(records: list[StepRecord]) -> int:
+    """A step after the sweep whose first trial is worse than its start, and whose walk is of four trials."""
+    found = (step for step, r in enumerate(records) if len(r.trials) == 4 and r.trials[0][1] > r.loss_before)
+    return next(step for step in found if step > 100)
+
+
+def plain(rate: float) -> Run:
+    """Train with torch's SGD at one rate."""
+    problem, run = Problem(), Run()
+    optimizer = torch.optim.SGD(problem.model.parameters(), lr=rate)
+    for step in range(STEPS):
+        x, y = problem.batch()
+        optimizer.zero_grad()
+        torch.autograd.backward(cross_entropy(problem.model(x), y))
+        optimizer.step()
+        if step % 50 == 49:
+            run.objectives[step + 1] = problem.objective()
+    return run
+
+
+def loss_curve(problem: Problem, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """The minibatch's loss along its own gradient, at many rates; the parameters are left as they are."""
+    parameters = list(problem.model.parameters())
+    gradients = torch.autograd.grad(cross_entropy(problem.model(x), y), parameters)
+    origin = [parameter.detach().clone() for parameter in parameters]
+    rates, losses = np.geomspace(1e-3, 1e2, 400), []
+    with torch.no_grad():
+        for rate in rates:
+            for parameter, start, gradient in zip(parameters, origin, gradients, strict=True):
+                parameter.copy_(start - float(rate) * gradient)
+            losses.append(float(cross_entropy(problem.model(x), y)))
+        for parameter, start in zip(parameters, origin, strict=True):
+            parameter.copy_(start)
+    return rates, np.array(losses)
+
+
+def rates_of(run: Run) -> np.ndarray:
+    """The rates, arm by arm."""
+    return np.array([row.values["lr"] for row in next(iter(run.statistics.values()))], dtype=float)
+
+
+def draw_walk(run: Run, step: int) -> None:
+    """One step's search on the loss along the gradient."""
+    record, (rates, losses), arms = run.records[step], run.curves[step], rates_of(run)
+    figure, axes = plt.subplots(figsize=(8, 4.6))
+    axes.plot(rates, losses, color=GREY, lw=1.6, zorder=1)
+    inside = (arms > rates[0]) & (arms < rates[-1])
+    axes.plot(arms[inside], np.interp(arms[inside], rates, losses), "o", ms=4.5, color="white", mec=GREY, zorder=2)
+    axes.axhline(record.loss_before, color=BLACK, lw=1, ls=(0, (5, 4)), zorder=1)
+    axes.text(1.2e-3, record.loss_before * 1.02, "loss before the step: the one to beat", va="bottom")
+    for number, (arm, loss) in enumerate(record.trials, start=1):
+        taken = arm == record.arm
+        axes.plot(arms[arm], loss, "s" if taken else "o", ms=13, color=GREEN if taken else BLUE, zorder=3)
+        axes.text(arms[arm], loss, str(number), color="white", ha="center", va="center", fontweight="bold", zorder=4)
+    annotate_walk(axes, record, arms)
+    axes.set(
+        xscale="log", xlabel="learning rate (small circles: the rates of the grid)", ylabel="loss on this minibatch"
+    )
+    span = record.loss_before - min(losses)
+    axes.set_ylim(min(losses) - 0.45 * span, record.loss_before + 0.75 * span)
+    axes.set_xlim(1e-3, 1e2)
+    axes.set_title(f"Step {step + 1}: four trials on one minibatch, from the proposed rate to smaller ones", pad=12)
+    save(figure, "walk")
+
+
+def annotate_walk(axes: Axes, record: StepRecord, arms: np.ndarray) -> None:
+    """Say what happened in each trial."""
+    said = (
+        ("trial 1, the bandit's proposal:\nworse than before, too large", (26, -6), "left", BLUE),
+        ("trial 2: better than before", (22, -4), "left", BLUE),
+        ("trial 3: the best, so this rate is taken", (0, -30), "center", GREEN),
+        ("trial 4: the loss rises\nagain, so the walk ends", (-36, -8), "right", BLUE),
+    )
+    for (arm, loss), (text, offset, side, color) in zip(record.trials, said, strict=True):
+        axes.annotate(
+            text,
+            (arms[arm], loss),
+            offset,
+            textcoords="offset points",
+            ha=side,
+            color=color,
+            arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkB": 6},
+        )
+
+
+def draw_index(run: Run, moments: tuple[int, ...]) -> None:
+    """What the bandit knows of each rate, at several moments."""
+    figure, grid = plt.subplots(2, len(moments), figsize=(9, 5.6), sharex=True, sharey="row", height_ratios=(2, 1))
+    for column, moment in enumerate(moments):
+        draw_moment(grid[0, column], grid[1, column], run, moment)
+    grid[0, 0].set_ylabel("reward per trial\n(above 0: the loss fell)")
+    grid[1, 0].set_ylabel("trials remembered\n(old ones fade)")
+    grid[0, 0].set_ylim(-0.32, 0.72)
+    grid[0, 0].set_xlim(5e-7, 2e2)
+    grid[0, 1].text(
+        6e-7,
+        0.42,
+        "Widths of rates not tried for long\nhave nearly caught up with the best:\nthese will soon be tried again.",
+        va="center",
+    )
+    grid[0, 0].legend(loc="upper left", handlelength=1.2)
+    save(figure, "index")
+
+
+def draw_moment(top: Axes, bottom: Axes, run: Run, moment: int) -> None:
+    """One column: mean, width and index above, counts below."""
+    rows, rates = run.statistics[moment], rates_of(run)
+    means, counts, index = (np.array([getattr(row, name) for row in rows]) for name in ("mean", "count", "index"))
+    best, shown = int(index.argmax()), means > -0.3
+    top.axhline(0, color=GREY, lw=0.8)
+    top.vlines(
+        rates[shown], means[shown], index[shown], color=ORANGE, lw=4, label="confidence width: grows while not tried"
+    )
+    top.plot(rates[shown], means[shown], "o", ms=5, color=BLUE, label="mean of the rewards remembered")
+    top.plot(rates[~shown], np.full((~shown).sum(), -0.29), "v", ms=6, color=BLUE, label="mean below −0.3")
+    top.plot(rates[best], index[best], "D", ms=9, color=RED, zorder=3, label="largest index (mean + width)")
+    top.text(rates[best], index[best] + 0.05, f"{rates[best]:.2g}", color=RED, ha="center", fontweight="bold")
+    top.set_title(f"After {moment:,} steps")
+    bottom.bar(rates, counts, width=rates * 0.4, color=SKY)
+    bottom.set(xscale="log", xlabel="learning rate", yscale="log")
+    bottom.set_ylim(1e-7, 1e3)
+
+
+def draw_training(run: Run, fixed: dict[float, Run]) -> None:
+    """Rates and losses over a whole run."""
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6.6), sharex=True)
+    steps = np.arange(1, STEPS + 1)
+    taken = np.array([record.values["lr"] for record in run.records], dtype=float)
+    taken[taken == 0] = np.nan
+    top.plot(steps, taken, ".", ms=5, color=BLUE, rasterized=True)
+    top.set(yscale="log", ylabel="learning rate", ylim=(3e-7, 3e2))
+    top.set_title("The rate that each step took")
+    arrow = {"arrowstyle": "-", "color": GREY, "lw": 0.8}
+    where = {"textcoords": "data", "va": "center", "arrowprops": arrow}
+    top.annotate("sweep: a start from each rate", (40, 1e-5), (180, 1e-5), **where)
+    top.annotate("rates that have faded from\nmemory are tried again", (1425, 1e-3), (380, 1e-3), **where)
+    top.annotate("a larger rate turns\nout to be better", (1765, 4), (1800, 60), **where)
+    ours = run.objectives
+    bottom.plot(list(ours), list(ours.values()), color=BLUE, lw=2.4)
+    bottom.text(STEPS * 1.01, ours[STEPS], "HotSwapSGD", color=BLUE, va="center", fontweight="bold")
+    looks = ((RED, (0, (6, 2)), 1.45), (GREEN, "-.", 1.0), (PINK, ":", 0.72))
+    for (rate, other), (color, style, shift) in zip(fixed.items(), looks, strict=True):
+        losses = other.objectives
+        bottom.plot(list(losses), list(losses.values()), color=color, lw=1.8, ls=style)
+        bottom.text(STEPS * 1.01, losses[STEPS] * shift, f"SGD, rate {rate:g}", color=color, va="center")
+    bottom.set(yscale="log", xlabel="steps", ylabel="loss on all training images", xlim=(-20, STEPS * 1.19))
+    bottom.set_title("The loss, beside SGD at three fixed rates")
+    bottom.set_xticks(range(0, STEPS + 1, 500))
+    save(figure, "training")
+
+
+def draw_results() -> None:
+    """The paper's Figure 1 from the results in the repository, as the report draws it."""
+    figure = draw_figure_1(load_results(HERE.parents[1] / "results" / "paper").metrics)
+    assert figure is not None
+    figure.savefig(HERE / "figure-1.png", dpi=150, metadata={"Software": None})
+
+
+def save(figure: plt.Figure, name: str) -> None:
+    """Write an SVG that is the same every time."""
+    figure.savefig(HERE / f"{name}.svg", metadata={"Date": None}, dpi=200)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Draw them all."""
+    torch.set_num_threads(1)
+    mpl.use("Agg")
+    draw_results()
+    mpl.rcParams.update(STYLE)
+    moments = (40, 1390)
+    step = telling(hot_swapped(moments).records)
+    run = hot_swapped(moments, curve_at=step)  # the same again, looking closer
+    draw_walk(run, step)
+    draw_index(run, moments)
+    draw_training(run, {rate: plain(rate) for rate in (10.0, 1.0, 0.1)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The gradient pass: one forward and backward at the start point, over one minibatch or several small ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.utils._pytree import tree_leaves
+
+from hotswap.errors import ClosureError, SettingError, UnsupportedError
+from hotswap.optim.trials import Closure, scalar, unpack
+
+__all__ = ["Accumulated", "Clipping", "GradientPass", "LossScale", "accumulate", "run_gradient_pass"]
+
+
+class GradientPass(NamedTuple):
+    """What the one forward and backward at the start point gave."""
+
+    loss: Tensor
+    """The loss, detached."""
+    aux: object
+    """What came beside it, detached where it is a tensor."""
+    by_closure: bool
+    """Whether the closure called `backward()` itself."""
+    overflow: bool = False
+    """Whether the loss scale was too large for the gradient."""
+
+
+def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: LossScale | None = None) -> GradientPass:
+    """Clear the gradients, evaluate the closure, and run its backward unless it did so itself."""
+    parameters = list(parameters)
+    for parameter in parameters:
+        parameter.grad = None
+    factor = 1.0 if scale is None else scale.value
+    with torch.enable_grad():
+        if isinstance(closure, Accumulated):
+            loss, aux, by_closure = closure.backward(factor), None, False
+        else:
+            loss, aux = unpack(closure())
+            by_closure = any(parameter.grad is not None for parameter in parameters)
+            if not by_closure:
+                _require_graph(loss)
+                torch.autograd.backward(loss if factor == 1.0 else loss * factor)
+    if all(parameter.grad is None for parameter in parameters):
+        raise ClosureError(
+            "The closure's loss does not depend on this optimizer's parameters: no gradient reached any of them; "
+            "return the loss of the model whose parameters the optimizer was given."
+        )
+    if scale is not None and by_closure:
+        raise ClosureError(
+            "With loss_scale the optimizer has to run the backward pass, but the closure calls backward() itself; "
+            "return the loss without calling it."
+        )
+    overflow = scale is not None and not scale.take_off([p.grad for p in parameters if p.grad is not None])
+    return GradientPass(loss.detach(), _detached(aux), by_closure, overflow)
+
+
+class LossScale:
+    """Multiplies the loss before the backward pass, so that small gradients survive in float16, and divides them after.
+
+    Halved whenever a gradient overflows, doubled after `patience` steps without.
+    """
+
+    def __init__(self, value: float, patience: int = 2000) -> None:
+        if not (math.isfinite(value) and value >= 1):
+            raise SettingError(
+                f"HotSwap(loss_scale={value!r}): loss_scale must be finite and at least 1, such as 65536."
+            )
+        self.value, self.patience, self.good = float(value), patience, 0
+
+    def take_off(self, gradients: list[Tensor]) -> bool:
+        """Divide; False if a gradient is not finite, and then the scale has shrunk."""
+        torch._foreach_mul_(gradients, 1 / self.value)
+        norms = torch._foreach_norm(gradients, ord=torch.inf)
+        if bool(torch.stack([norm.float() for norm in norms]).isfinite().all()):
+            self.good += 1
+            if self.good >= self.patience:
+                self.value, self.good = 2 * self.value, 0
+            return True
+        self.value, self.good = max(1.0, self.value / 2), 0
+        return False
+
+
+class Clipping:
+    """The direction is shortened, once, before the search walks along it."""
+
+    def __init__(self, norm: float | None, value: float | None) -> None:
+        for name, limit in (("clip_norm", norm), ("clip_value", value)):
+            if limit is not None and not (math.isfinite(limit) and limit > 0):
+                raise SettingError(f"HotSwap({name}={limit!r}): {name} must be positive and finite, or None.")
+        if norm is not None and value is not None:
+            raise SettingError("HotSwap(clip_norm=..., clip_value=...): choose one of them.")
+        self.norm, self.value = norm, value
+
+    def __call__(self, parameters: list[Tensor]) -> None:
+        """Clip the gradients in `.grad`."""
+        if self.norm is None and self.value is None:
+            return
+        if any(p.grad is not None and p.grad.layout is not torch.strided for p in parameters):
+            raise UnsupportedError(
+                "A sparse gradient cannot be clipped together with others; leave clipping out, or use dense gradients."
+            )
+        if self.norm is not None:
+            clip_grad_norm_(parameters, self.norm)
+        elif self.value is not None:
+            clip_grad_value_(parameters, self.value)
+
+
+class Accumulated:
+    """A closure over several minibatches that needs the memory of one; see `accumulate`."""
+
+    def __init__(
+        self, loss: Callable[[Any], Tensor], batches: Sequence[Any], weights: Sequence[float], module: nn.Module | None
+    ) -> None:
+        self.loss, self.batches, self.weights, self.module = loss, batches, weights, module
+
+    def __call__(self) -> Tensor:
+        """The loss, forward only: what a trial asks for."""
+        return self._sum(lambda _: None)
+
+    def backward(self, factor: float = 1.0) -> Tensor:
+        """The loss, with the backward of each minibatch before the forward of the next."""
+
+        def each(part: Tensor) -> None:
+            _require_graph(part)
+            torch.autograd.backward(part if factor == 1.0 else part * factor)
+
+        return self._sum(each)
+
+    def _sum(self, each: Callable[[Tensor], None]) -> Tensor:
+        total: Tensor | None = None
+        for number, (batch, weight) in enumerate(zip(self.batches, self.weights, strict=True), start=1):
+            with self._quiet(last=number == len(self.batches)):
+                part = scalar(self.loss(batch), "The loss of a minibatch") * weight
+                each(part)
+            total = part.detach() if total is None else total + part.detach()
+        assert total is not None  # there is at least one
+        return total
+
+    def _quiet(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Processes exchange gradients after the last minibatch only."""
+        if self.module is None or last or not torch.is_grad_enabled():
+            return nullcontext()
+        context: AbstractContextManager[Any] = self.module.no_sync()  # type: ignore[operator]
+        return context
+
+
+def accumulate(
+    loss: Callable[[Any], Tensor], batches: Iterable[Any], *, weights: Sequence[float] | None = None, module: Any = None
+) -> Accumulated:
+    """One closure of several minibatches, for `optimizer.step`, with the memory of one.
+
+        optimizer.step(hotswap.accumulate(lambda batch: loss_fn(model(batch[0]), batch[1]), batches))
+
+    Args:
+        loss: the mean loss of one minibatch, forward only.
+        batches: the minibatches; gradient pass and trials go over the same ones.
+        weights: what each counts; by default its share of all samples, read from the first tensor in it.
+        module: a DistributedDataParallel model, which then exchanges gradients once.
+    """
+    batches = list(batches)
+    if not batches:
+        raise ClosureError("accumulate(): there are no minibatches.")
+    if weights is None:
+        sizes = [_samples(batch) for batch in batches]
+        weights = [size / sum(sizes) for size in sizes]
+    if len(weights) != len(batches):
+        raise ClosureError(f"accumulate(weights=...): {len(weights)} weights for {len(batches)} minibatches.")
+    if module is not None and not hasattr(module, "no_sync"):
+        raise SettingError(
+            f"accumulate(module=...): a {type(module).__name__} exchanges no gradients; leave module out, or pass the "
+            "DistributedDataParallel model."
+        )
+    return Accumulated(loss, batches, weights, module)
+
+
+def _samples(batch: Any) -> int:
+    """How many samples a minibatch has: the length of the first tensor in it."""
+    for leaf in tree_leaves(batch):
+        if isinstance(leaf, Tensor) and leaf.dim():
+            return len(leaf)
+    return 1
+
+
+def _require_graph(loss: Tensor) -> None:
+    if not loss.requires_grad:
+        raise ClosureError(
+            "The closure's loss has no graph, so it has no gradient; compute it from the model's output with "
+            "gradients enabled, and do not detach it or call .item() on it."
+        )
+
+
+def _detached(aux: object) -> object:
+    """`aux` without the graph that its tensors would keep alive; other objects come back as they are."""
+    if isinstance(aux, Tensor):
+        return aux.detach()
+    if type(aux) is tuple:
+        return tuple(_detached(item) for item in aux)
+    if type(aux) is list:
+        return [_detached(item) for item in aux]
+    if type(aux) is dict:
+        return {key: _detached(item) for key, item in aux.items()}
+    return aux

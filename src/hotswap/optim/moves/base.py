@@ -1,0 +1,220 @@
+"""Candidate updates and the exact way back.
+
+A move belongs to one step:
+
+    move.prepare()          save θ and this step's gradients
+    move.to(arm)            put the parameters where that arm takes them, as often as there are trials
+    move.back()             or return them, bit for bit
+    move.settle(arm)        this one it is: where the parameters are now
+    move.commit()           let the base optimizer's state advance, exactly once, wherever the parameters are
+    move.forget()           let go of this step's tensors
+
+Candidates are always computed from the saved θ, never from one another: after a trial at a rate of 100, the difference
+would be all rounding. Gradients are held here, so a closure may clear or overwrite `.grad` in a trial as it likes.
+
+Of parameters in bfloat16 or float16 the saved θ is kept in float32 from step to step, and the parameters are its
+rounding: most steps of a search are smaller than the rounding of such a parameter, and would vanish in it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hotswap.arms import Arms
+from hotswap.errors import ClosureError, UnsupportedError
+
+__all__ = ["Buffers", "Group", "Kind", "Masters", "Move", "Moving", "refuse_sparse", "with_values"]
+
+Group = dict[str, Any]
+
+
+@contextmanager
+def with_values(base: Optimizer, values: dict[str, Any], scale: Callable[[Group], float]) -> Iterator[None]:
+    """The base's parameter groups with `values` in place of the user's, who gets his own back."""
+    saved = [{name: group[name] for name in values if name in group} for group in base.param_groups]
+    try:
+        for group in base.param_groups:
+            ratio = scale(group)
+            group.update({name: value * ratio if name == "lr" else value for name, value in values.items()})
+        yield
+    finally:
+        for group, own in zip(base.param_groups, saved, strict=True):
+            group.update(own)
+
+
+class Buffers:
+    """One tensor like each parameter, kept from step to step so that no step allocates."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Tensor] = {}
+
+    def like(self, parameters: list[Tensor]) -> list[Tensor]:
+        """A buffer for each of the parameters; what is in it is left over from before."""
+        return [self._one(parameter) for parameter in parameters]
+
+    def _one(self, parameter: Tensor) -> Tensor:
+        buffer = self._by_id.get(id(parameter))
+        form = (parameter.shape, parameter.dtype, parameter.device)
+        if buffer is None or (buffer.shape, buffer.dtype, buffer.device) != form:
+            buffer = self._by_id[id(parameter)] = torch.empty_like(parameter, requires_grad=False)
+        return buffer
+
+
+class Masters:
+    """A float32 value of each parameter in bfloat16 or float16, of which the parameter is the rounding."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Tensor] = {}
+
+    def follow(self, parameter: Tensor) -> Tensor:
+        """The value; where somebody else has changed the parameter since, it starts again from there."""
+        known = self._by_id.get(id(parameter))
+        if known is None or known.shape != parameter.shape or known.device != parameter.device:
+            known = parameter.detach().float()
+        else:
+            torch.where(known.to(parameter.dtype) == parameter, known, parameter.float(), out=known)
+        self._by_id[id(parameter)] = known
+        return known
+
+    def read(self, parameters: list[Tensor]) -> dict[int, Tensor]:
+        """The values by the parameters' places, for a checkpoint."""
+        found = ((place, self._by_id.get(id(parameter))) for place, parameter in enumerate(parameters))
+        return {place: value.clone() for place, value in found if value is not None}
+
+    def write(self, parameters: list[Tensor], values: dict[int, Tensor]) -> None:
+        """The reverse; a value that does not round to its parameter is passed over when it is next used."""
+        self._by_id = {
+            id(parameters[place]): value.to(parameters[place].device).float().clone() for place, value in values.items()
+        }
+
+
+class Kind(NamedTuple):
+    """What decides how a parameter is moved."""
+
+    rounded: bool
+    """It is the rounding of a float32 value that is kept."""
+    sparse: bool
+    """Its gradient is."""
+
+    @classmethod
+    def of(cls, parameter: Tensor, gradient: Tensor) -> Kind:
+        """By their types."""
+        return cls(parameter.dtype in ROUNDED, gradient.layout is not torch.strided)
+
+
+ROUNDED = (torch.bfloat16, torch.float16)
+
+
+class Moving(NamedTuple):
+    """Parameters of one group and kind that have a gradient, their gradients, and their values before the step."""
+
+    group: Group
+    kind: Kind
+    parameters: list[Tensor]
+    gradients: list[Tensor]
+    origin: list[Tensor]
+
+    def back(self) -> None:
+        """Return to the origin, bit for bit."""
+        torch._foreach_copy_(self.parameters, self.origin)
+
+
+@dataclass
+class Move(ABC):
+    """The candidate updates of a step."""
+
+    base: Optimizer
+    arms: Arms
+    initial_lr: float
+    masters: Masters = field(default_factory=Masters, repr=False)
+    _copies: Buffers = field(default_factory=Buffers, repr=False)
+    _moving: list[Moving] = field(default_factory=list, repr=False)
+
+    def scale(self, group: Group) -> float:
+        """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
+        return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
+
+    def prepare(self) -> None:
+        """Save θ and the gradients."""
+        self._moving = []
+        for group in self.base.param_groups:
+            kinds: dict[Kind, list[tuple[Tensor, Tensor]]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    kinds.setdefault(Kind.of(parameter, parameter.grad), []).append((parameter, parameter.grad))
+            for kind, pairs in kinds.items():
+                parameters, gradients = (list(column) for column in zip(*pairs, strict=True))
+                if kind.sparse:
+                    gradients = [gradient.coalesce() for gradient in gradients]
+                self._moving.append(Moving(group, kind, parameters, gradients, self._origin(kind, parameters)))
+
+    def _origin(self, kind: Kind, parameters: list[Tensor]) -> list[Tensor]:
+        if kind.rounded:
+            return [self.masters.follow(parameter) for parameter in parameters]
+        origin = self._copies.like(parameters)
+        torch._foreach_copy_(origin, parameters)
+        return origin
+
+    @abstractmethod
+    def settle(self, arm: int) -> None:
+        """The step will be this arm's: what is kept in float32 goes there too."""
+
+    @abstractmethod
+    def to(self, arm: int) -> None:
+        """Put the parameters where `arm` takes them."""
+
+    def back(self) -> None:
+        """Put the parameters back to the saved θ, bit for bit."""
+        for moving in self._moving:
+            moving.back()
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Let the base optimizer's state advance by this step's gradient; the parameters stay where they are."""
+
+    def forget(self) -> None:
+        """Put the gradients of the start point back and let go of this step; buffers stay for the next one."""
+        for moving in self._moving:
+            for parameter, gradient in zip(moving.parameters, moving.gradients, strict=True):
+                parameter.grad = gradient
+        self._moving = []
+
+    def hide_gradients(self) -> None:
+        """Take the gradients out of the way of a closure's own zero_grad and backward."""
+        for moving in self._moving:
+            for parameter in moving.parameters:
+                parameter.grad = None
+
+    def check_gradients(self) -> None:
+        """Raise where a gradient is not finite: every trial would be NaN, and so would the base's state, for good."""
+        sizes = [
+            torch._foreach_norm([_values(gradient) for gradient in moving.gradients], ord=torch.inf)
+            for moving in self._moving
+        ]
+        if not all(bool(torch.stack([size.float() for size in group]).isfinite().all()) for group in sizes):
+            raise ClosureError(
+                "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "
+                "square root, a logarithm or a division at its edge, or skip this minibatch."
+            )
+
+
+def refuse_sparse(moving: Moving, *names: str) -> None:
+    """What would touch every row of a parameter does not go with a gradient that has few."""
+    for name in names:
+        if moving.kind.sparse and moving.group.get(name):
+            raise UnsupportedError(
+                f"A parameter with a sparse gradient cannot have {name}={moving.group[name]:g}: it would move rows "
+                f"that the gradient does not; put such parameters in a group with {name}=0, or use dense gradients."
+            )
+
+
+def _values(gradient: Tensor) -> Tensor:
+    return gradient.values() if gradient.layout is torch.sparse_coo else gradient

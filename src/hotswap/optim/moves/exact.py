@@ -1,0 +1,76 @@
+"""The move that fits every base and every hyperparameter: restore, set, step, for every trial."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from hotswap.errors import UnsupportedError
+from hotswap.optim.moves.base import Group, Move, with_values
+
+__all__ = ["Exact"]
+
+
+@dataclass
+class Exact(Move):
+    """Any base and any hyperparameters: restore, set, step, for every trial. Slower, and with a copy of the state."""
+
+    _state: dict[Tensor, dict[str, Any]] = field(default_factory=dict, repr=False)
+    _groups: list[Group] = field(default_factory=list, repr=False)
+    _advanced: bool = False
+
+    def prepare(self) -> None:
+        """See `Move.prepare`."""
+        super().prepare()
+        if any(moving.kind.rounded for moving in self._moving):
+            raise UnsupportedError(
+                f"HotSwap around {type(self.base).__name__} with these arms lets it step the parameters themselves, "
+                "and in bfloat16 or float16 most steps would vanish in rounding; keep the parameters in float32 and "
+                "use torch.autocast."
+            )
+        self.check_gradients()
+        self._state = {parameter: _copied(state) for parameter, state in self.base.state.items()}
+        self._groups = [_copied({k: v for k, v in group.items() if k != "params"}) for group in self.base.param_groups]
+        self._advanced = False
+
+    def to(self, arm: int) -> None:
+        """See `Move.to`."""
+        self.back()
+        for moving in self._moving:
+            for parameter, gradient in zip(moving.parameters, moving.gradients, strict=True):
+                parameter.grad = gradient.clone()  # a base may write into it
+        with with_values(self.base, self.arms.values(arm), self.scale):
+            self.base.step()
+        self.hide_gradients()
+        self._advanced = True
+
+    def settle(self, arm: int) -> None:
+        """See `Move.settle`: nothing is kept in float32 here."""
+
+    def back(self) -> None:
+        """See `Move.back`; the base's state goes back too."""
+        super().back()
+        if self._advanced:
+            self.base.state.clear()
+            self.base.state.update({parameter: _copied(state) for parameter, state in self._state.items()})
+            for group, saved in zip(self.base.param_groups, self._groups, strict=True):
+                group.update(_copied(saved))  # some optimizers count their steps in the group
+            self._advanced = False
+
+    def commit(self) -> None:
+        """See `Move.commit`: the last candidate has done it, or a step whose move is taken back does."""
+        if not self._advanced:
+            self.to(len(self.arms) - 1)
+            super().back()
+
+    def forget(self) -> None:
+        """See `Move.forget`."""
+        super().forget()
+        self._state, self._groups = {}, []
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in state.items()}
