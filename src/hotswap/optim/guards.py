@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
 
 __all__ = ["Guard", "Randomness", "Roots"]
 
@@ -97,6 +99,25 @@ def _compiled_in_place(module: nn.Module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
+class Parts(NamedTuple):
+    """What of a module and everything inside it a step has to look after."""
+
+    buffers: list[dict[str, Tensor | None]]
+    """Where the buffers live."""
+    sharded: list[FSDPModule]
+    replicas: list[DistributedDataParallel]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Parts:
+        """One walk over it."""
+        inside = list(module.modules())
+        return cls(
+            [part._buffers for part in inside],
+            [part for part in inside if isinstance(part, FSDPModule)],
+            [part for part in inside if isinstance(part, DistributedDataParallel)],
+        )
+
+
 class Place(NamedTuple):
     """Where a buffer lives, and what was there."""
 
@@ -114,6 +135,7 @@ class Guard(Roots):
         super().__init__(module)
         self.randomness = Randomness(devices)
         self._random: tuple[list[Tensor], list[Tensor]] | None = None
+        self._parts: list[Parts] = []
         self._before: list[Place] = []
         self._after: list[Place] = []
 
@@ -121,21 +143,27 @@ class Guard(Roots):
     def gradient_pass(self) -> Iterator[None]:
         """Remember what is before and after it."""
         before = self.randomness.read()
-        self._before = [place for module in self.modules for place in _buffers(module)]
+        self._survey()
         with self.watching():
             yield
         self._random = before, self.randomness.read()
-        self._after = [place for module in self.modules for place in _buffers(module)]
+        self._after = [place for parts in self._parts for place in _read(parts.buffers)]
 
     def start_here(self) -> None:
         """There is no gradient pass to watch: trials begin, and the step ends, with what is there now."""
         now = self.randomness.read()
         self._random = now, now
-        self._before = self._after = [place for module in self.modules for place in _buffers(module)]
+        self._survey()
+        self._after = self._before
+
+    def _survey(self) -> None:
+        self._parts = [Parts.of(module) for module in self.modules]
+        self._before = [place for parts in self._parts for place in _read(parts.buffers)]
 
     def found(self, module: nn.Module) -> None:
         """See `Roots.found`: its buffers are still as they were before the step."""
-        places = _buffers(module)
+        self._parts.append(Parts.of(module))
+        places = _read(self._parts[-1].buffers)
         self._before = [*self._before, *places]
         if self._random is not None:  # in a trial: the gradient pass did not call it
             self._after = [*self._after, *places]
@@ -146,26 +174,41 @@ class Guard(Roots):
         if self._random is not None:
             self.randomness.write(self._random[0])
         _write(self._before)
-        with self.watching():
-            yield
+        self._reshard()
+        replicas = [replica for parts in self._parts for replica in parts.replicas]
+        flags = [(replica.require_forward_param_sync, replica.require_backward_grad_sync) for replica in replicas]
+        for replica in replicas:  # a trial exchanges one number, and does not change what is exchanged next
+            replica.require_forward_param_sync = replica.require_backward_grad_sync = False
+        try:
+            with self.watching():
+                yield
+        finally:
+            for replica, (forward, backward) in zip(replicas, flags, strict=True):
+                replica.require_forward_param_sync, replica.require_backward_grad_sync = forward, backward
+
+    def _reshard(self) -> None:
+        """What FSDP gathered before the parameters moved is stale, and it would use it again."""
+        for parts in self._parts:
+            for module in parts.sharded:
+                module.reshard()
 
     def end(self) -> None:
-        """Leave everything as the gradient pass left it."""
+        """Leave everything as the gradient pass left it, except that the parameters have moved."""
+        self._reshard()
         if self._random is not None:
             self.randomness.write(self._random[1])
             _write(self._after)
-        self._random, self._before, self._after = None, [], []
+        self._random, self._parts, self._before, self._after = None, [], [], []
 
 
-def _buffers(module: nn.Module) -> list[Place]:
-    """Every registered buffer of a module and what is inside it, once."""
-    places, seen = [], set()
-    for part in module.modules():
-        for name, tensor in part._buffers.items():
-            if tensor is not None and (id(part._buffers), name) not in seen:
-                seen.add((id(part._buffers), name))
-                places.append(Place(part._buffers, name, tensor, tensor.detach().clone()))
-    return places
+def _read(owners: list[dict[str, Tensor | None]]) -> list[Place]:
+    """Every buffer, with a copy of it."""
+    return [
+        Place(owner, name, tensor, tensor.detach().clone())
+        for owner in owners
+        for name, tensor in owner.items()
+        if tensor is not None
+    ]
 
 
 @torch.no_grad()

@@ -15,10 +15,12 @@ from hotswap.arms import Arms, Value, log_grid
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
+from hotswap.optim.agreement import Agreement, Group
 from hotswap.optim.checkpoint import OwnState, pack, unpack
 from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
 from hotswap.optim.guards import Guard
 from hotswap.optim.moves import move_for, with_values
+from hotswap.optim.moves.base import local
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.trials import (
     Closure,
@@ -69,6 +71,8 @@ class HotSwap(Optimizer):
         loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
             It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
         module: the model, whose buffers trials must not change; by default the outermost modules the closure calls.
+        process_group: of the processes that train together: each loss is averaged over them, so that all take the same
+            step. By default torch's default group, where there is one; False for none.
 
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
@@ -90,6 +94,7 @@ class HotSwap(Optimizer):
         clip_value: float | None = None,
         loss_scale: float | None = None,
         module: nn.Module | None = None,
+        process_group: Group = None,
     ) -> None:
         if not isinstance(base_optimizer, Optimizer):
             raise SettingError(
@@ -119,7 +124,19 @@ class HotSwap(Optimizer):
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
         self._guard = self._new_guard()
+        self._process_group = process_group
+        self._agreement = self._new_agreement()
         self.last_step = None
+
+    def _new_agreement(self) -> Agreement:
+        agreement = Agreement(self._process_group, self._parameters()[0].device)
+        self._move.agree = self._agree_on_shards
+        return agreement
+
+    def _agree_on_shards(self, holds: bool) -> bool:
+        """Gradients are the same in all processes, unless each has a part of them."""
+        sharded = any(local(parameter) is not parameter for parameter in self._parameters())
+        return self._agreement.all(holds) if sharded else holds
 
     def _new_guard(self) -> Guard:
         return Guard((p.device for group in self.param_groups for p in group["params"]), self._module)
@@ -171,7 +188,7 @@ class HotSwap(Optimizer):
         try:
             start = self._start_point(closure, trial_closure, loss)
             proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
-            start = start._replace(to_beat=float(start.to_beat))
+            start = start._replace(to_beat=self._agreement.mean(start.to_beat))
             self._check_start(start.to_beat)
             if start.overflow:
                 self._record(0, None, start, [])
@@ -220,7 +237,7 @@ class HotSwap(Optimizer):
         if start.judge_needs_grad:
             self._move.hide_gradients()  # the trial before has left some
         with self._guard.trial():
-            loss = evaluate_trial(start.judge, with_grad=start.judge_needs_grad)
+            loss = self._agreement.mean(evaluate_trial(start.judge, with_grad=start.judge_needs_grad))
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
             _refuse_negative(loss, "a trial")
         return loss
@@ -402,7 +419,16 @@ class HotSwap(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("base", "arms", "bandit", "search", "reward", "last_step", "_bandit_state", "_reward_scale")
-        flags = ("_clip", "_loss_scale", "_in_force", "_warned_of_backward", "_checked_closure", "_linear", "_module")
+        flags = (
+            "_clip",
+            "_loss_scale",
+            "_in_force",
+            "_warned_of_backward",
+            "_checked_closure",
+            "_linear",
+            "_module",
+            "_process_group",
+        )
         own = {name: self.__dict__[name] for name in (*kept, *flags)}
         return own | {"_initial_lr": self._move.initial_lr, "_masters": self._move.masters.read(self._parameters())}
 
@@ -414,6 +440,7 @@ class HotSwap(Optimizer):
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
         self._guard = self._new_guard()
+        self._agreement = self._new_agreement()
 
     @property
     def _step_supports_amp_scaling(self) -> NoReturn:

@@ -30,7 +30,14 @@ class HotSwapSGD(HotSwap):
         lr: the rates to choose from, in any order; `None` for the paper's, `log_grid()`.
         momentum: as torch's SGD has it; the search walks along the momentum direction. The paper uses none.
         weight_decay: added to the gradient, as torch's SGD has it.
-        bandit, search, reward, clip_norm, clip_value, loss_scale, module: see `HotSwap`; the defaults are the paper's.
+        bandit: see `HotSwap`, like everything below; the defaults are the paper's.
+        search: see `HotSwap`.
+        reward: see `HotSwap`.
+        clip_norm: see `HotSwap`.
+        clip_value: see `HotSwap`.
+        loss_scale: see `HotSwap`.
+        module: see `HotSwap`.
+        process_group: see `HotSwap`.
 
     Memory beyond torch's SGD: one copy of the parameters.
     """
@@ -49,6 +56,7 @@ class HotSwapSGD(HotSwap):
         clip_value: float | None = None,
         loss_scale: float | None = None,
         module: nn.Module | None = None,
+        process_group: Any = None,
     ) -> None:
         params = list(params)
         if not params:
@@ -67,4 +75,5 @@ class HotSwapSGD(HotSwap):
             clip_value=clip_value,
             loss_scale=loss_scale,
             module=module,
+            process_group=process_group,
         )

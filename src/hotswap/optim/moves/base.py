@@ -31,7 +31,7 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms
 from hotswap.errors import ClosureError, UnsupportedError
 
-__all__ = ["Buffers", "Group", "Kind", "Masters", "Move", "Moving", "refuse_sparse", "with_values"]
+__all__ = ["Buffers", "Group", "Kind", "Masters", "Move", "Moving", "local", "refuse_sparse", "with_values"]
 
 Group = dict[str, Any]
 
@@ -56,16 +56,22 @@ class Buffers:
     def __init__(self) -> None:
         self._by_id: dict[int, Tensor] = {}
 
-    def like(self, parameters: list[Tensor]) -> list[Tensor]:
+    def like(self, owners: list[Tensor]) -> list[Tensor]:
         """A buffer for each of the parameters; what is in it is left over from before."""
-        return [self._one(parameter) for parameter in parameters]
+        return [self._one(owner) for owner in owners]
 
-    def _one(self, parameter: Tensor) -> Tensor:
-        buffer = self._by_id.get(id(parameter))
+    def _one(self, owner: Tensor) -> Tensor:
+        buffer, parameter = self._by_id.get(id(owner)), local(owner)
         form = (parameter.shape, parameter.dtype, parameter.device)
         if buffer is None or (buffer.shape, buffer.dtype, buffer.device) != form:
-            buffer = self._by_id[id(parameter)] = torch.empty_like(parameter, requires_grad=False)
+            buffer = self._by_id[id(owner)] = torch.empty_like(parameter, requires_grad=False)
         return buffer
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This process's part of a tensor that several share, in the same memory; any other as it is."""
+    part: Tensor = getattr(tensor, "_local_tensor", tensor)
+    return part
 
 
 class Masters:
@@ -74,14 +80,14 @@ class Masters:
     def __init__(self) -> None:
         self._by_id: dict[int, Tensor] = {}
 
-    def follow(self, parameter: Tensor) -> Tensor:
+    def follow(self, owner: Tensor) -> Tensor:
         """The value; where somebody else has changed the parameter since, it starts again from there."""
-        known = self._by_id.get(id(parameter))
+        known, parameter = self._by_id.get(id(owner)), local(owner)
         if known is None or known.shape != parameter.shape or known.device != parameter.device:
             known = parameter.detach().float()
         else:
             torch.where(known.to(parameter.dtype) == parameter, known, parameter.float(), out=known)
-        self._by_id[id(parameter)] = known
+        self._by_id[id(owner)] = known
         return known
 
     def read(self, parameters: list[Tensor]) -> dict[int, Tensor]:
@@ -92,7 +98,8 @@ class Masters:
     def write(self, parameters: list[Tensor], values: dict[int, Tensor]) -> None:
         """The reverse; a value that does not round to its parameter is passed over when it is next used."""
         self._by_id = {
-            id(parameters[place]): value.to(parameters[place].device).float().clone() for place, value in values.items()
+            id(parameters[place]): value.to(local(parameters[place]).device).float().clone()
+            for place, value in values.items()
         }
 
 
@@ -114,10 +121,16 @@ ROUNDED = (torch.bfloat16, torch.float16)
 
 
 class Moving(NamedTuple):
-    """Parameters of one group and kind that have a gradient, their gradients, and their values before the step."""
+    """Parameters of one group and kind that have a gradient, their gradients, and their values before the step.
+
+    Where processes share a parameter, what moves here is this process's part; `owners` and `held` are the whole.
+    """
 
     group: Group
     kind: Kind
+    owners: list[Tensor]
+    held: list[Tensor]
+    """The gradients as they were found."""
     parameters: list[Tensor]
     gradients: list[Tensor]
     origin: list[Tensor]
@@ -134,6 +147,8 @@ class Move(ABC):
     base: Optimizer
     arms: Arms
     initial_lr: float
+    agree: Callable[[bool], bool] = field(default=bool, repr=False)
+    """Whether something holds in all processes, where each has its own part of the gradients."""
     masters: Masters = field(default_factory=Masters, repr=False)
     _copies: Buffers = field(default_factory=Buffers, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
@@ -151,15 +166,16 @@ class Move(ABC):
                 if parameter.grad is not None:
                     kinds.setdefault(Kind.of(parameter, parameter.grad), []).append((parameter, parameter.grad))
             for kind, pairs in kinds.items():
-                parameters, gradients = (list(column) for column in zip(*pairs, strict=True))
-                if kind.sparse:
-                    gradients = [gradient.coalesce() for gradient in gradients]
-                self._moving.append(Moving(group, kind, parameters, gradients, self._origin(kind, parameters)))
+                owners, held = (list(column) for column in zip(*pairs, strict=True))
+                gradients = [gradient.coalesce() if kind.sparse else local(gradient) for gradient in held]
+                parameters = [local(owner) for owner in owners]
+                origin = self._origin(kind, owners, parameters)
+                self._moving.append(Moving(group, kind, owners, held, parameters, gradients, origin))
 
-    def _origin(self, kind: Kind, parameters: list[Tensor]) -> list[Tensor]:
+    def _origin(self, kind: Kind, owners: list[Tensor], parameters: list[Tensor]) -> list[Tensor]:
         if kind.rounded:
-            return [self.masters.follow(parameter) for parameter in parameters]
-        origin = self._copies.like(parameters)
+            return [self.masters.follow(owner) for owner in owners]
+        origin = self._copies.like(owners)
         torch._foreach_copy_(origin, parameters)
         return origin
 
@@ -183,23 +199,22 @@ class Move(ABC):
     def forget(self) -> None:
         """Put the gradients of the start point back and let go of this step; buffers stay for the next one."""
         for moving in self._moving:
-            for parameter, gradient in zip(moving.parameters, moving.gradients, strict=True):
-                parameter.grad = gradient
+            for owner, gradient in zip(moving.owners, moving.held, strict=True):
+                owner.grad = gradient
         self._moving = []
 
     def hide_gradients(self) -> None:
         """Take the gradients out of the way of a closure's own zero_grad and backward."""
         for moving in self._moving:
-            for parameter in moving.parameters:
-                parameter.grad = None
+            for owner in moving.owners:
+                owner.grad = None
 
     def check_gradients(self) -> None:
         """Raise where a gradient is not finite: every trial would be NaN, and so would the base's state, for good."""
-        sizes = [
-            torch._foreach_norm([_values(gradient) for gradient in moving.gradients], ord=torch.inf)
-            for moving in self._moving
-        ]
-        if not all(bool(torch.stack([size.float() for size in group]).isfinite().all()) for group in sizes):
+        parts = [_values(gradient) for moving in self._moving for gradient in moving.gradients]
+        sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=torch.inf) if parts else []
+        finite = not sizes or bool(torch.stack([size.float() for size in sizes]).isfinite().all())
+        if not self.agree(finite):
             raise ClosureError(
                 "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "
                 "square root, a logarithm or a division at its edge, or skip this minibatch."

@@ -40,8 +40,8 @@ class Exact(Move):
         """See `Move.to`."""
         self.back()
         for moving in self._moving:
-            for parameter, gradient in zip(moving.parameters, moving.gradients, strict=True):
-                parameter.grad = gradient.clone()  # a base may write into it
+            for owner, gradient in zip(moving.owners, moving.held, strict=True):
+                owner.grad = gradient.clone()  # a base may write into it
         with with_values(self.base, self.arms.values(arm), self.scale):
             self.base.step()
         self.hide_gradients()

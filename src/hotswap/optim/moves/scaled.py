@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hotswap.optim.moves.base import Buffers, Group, Kind, Move, Moving, refuse_sparse, with_values
+from hotswap.optim.moves.base import Buffers, Group, Kind, Move, Moving, local, refuse_sparse, with_values
 
 __all__ = ["LINEAR_BASES", "GradientMove", "LinearMove"]
 
@@ -129,7 +129,7 @@ class GradientMove(Scaled):
         """A group's parameters that have a buffer, and those that do not yet, which take their first step."""
         if not moving.group["momentum"]:
             return [moving]
-        rows = list(zip(moving.parameters, moving.gradients, moving.origin, strict=True))
+        rows = list(zip(*moving[2:], strict=True))
         old = [row for row in rows if self._buffer(row[0]) is not None]
         new = [row for row in rows if self._buffer(row[0]) is None]
         return [Moving(*moving[:2], *(list(c) for c in zip(*part, strict=True))) for part in (old, new) if part]
@@ -140,8 +140,8 @@ class GradientMove(Scaled):
 
     def _buffers(self, moving: Moving) -> list[Tensor]:
         """The momentum buffers; none on their first step."""
-        found = (self._buffer(parameter) for parameter in moving.parameters)
-        return [buffer for buffer in found if buffer is not None]
+        found = (self._buffer(owner) for owner in moving.owners)
+        return [local(buffer) for buffer in found if buffer is not None]
 
     def _terms(self, moving: Moving) -> list[tuple[float, list[Tensor]]]:
         group, buffers = moving.group, self._buffers(moving)
@@ -166,9 +166,9 @@ class GradientMove(Scaled):
             if buffers:
                 torch._foreach_mul_(buffers, float(group["momentum"]))
             else:
-                buffers, fresh = [torch.zeros_like(parameter) for parameter in moving.parameters], 1.0
-                for parameter, buffer in zip(moving.parameters, buffers, strict=True):
-                    self.base.state[parameter]["momentum_buffer"] = buffer
+                for owner in moving.owners:
+                    self.base.state[owner]["momentum_buffer"] = torch.zeros_like(owner)
+                buffers, fresh = self._buffers(moving), 1.0
             torch._foreach_add_(buffers, moving.gradients, alpha=-fresh if group["maximize"] else fresh)
             if group["weight_decay"]:
                 torch._foreach_add_(buffers, moving.origin, alpha=fresh * float(group["weight_decay"]))
@@ -192,7 +192,7 @@ class LinearMove(Scaled):
         for moving in self._moving:
             refuse_sparse(moving, "weight_decay")
         self.check_gradients()
-        rooms = [self._displacements.like(moving.parameters) for moving in self._moving]
+        rooms = [self._displacements.like(moving.owners) for moving in self._moving]
         try:
             for moving, room in zip(self._moving, rooms, strict=True):
                 if self._couples(moving.group):

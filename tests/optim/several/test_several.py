@@ -1,0 +1,87 @@
+"""Real processes that train together."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hotswap
+from tests.optim.helpers import model
+
+ROOT = Path(__file__).parents[3]
+
+
+def start(task: str, world: int, folder: Path) -> list[subprocess.Popen[str]]:
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.optim.several.workers", task, str(rank), str(world), str(folder)],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+
+
+def run(task: str, world: int, folder: Path) -> list[dict[str, Any]]:
+    processes = start(task, world, folder)
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert all(process.returncode == 0 for process in processes), "\n".join(errors)
+    return [json.loads((folder / f"result-{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_replicas_take_the_same_steps(world: int, tmp_path: Path) -> None:
+    results = run("ddp", world, tmp_path)
+    for result in results:
+        assert result["same"]
+        assert result["last"] < 0.9 * result["first"]
+        assert result["collectives"] == [1]  # beside one a trial, one for the start point
+        assert result["tracked"] == 200
+        assert result["losses"] == results[0]["losses"]
+
+
+def test_trials_leave_ddps_buffers_alone(tmp_path: Path) -> None:
+    assert all(result["equal"] for result in run("ddp_buffers", 2, tmp_path))
+
+
+def test_a_sharded_model_is_one_model(tmp_path: Path) -> None:
+    for result in run("fsdp", 2, tmp_path):
+        for name, found in result.items():
+            assert found["same"], name
+            assert found["arms"] == 1.0, name
+            assert found["distance"] < 1e-4, name
+            assert found["resumed"], name
+
+
+def test_a_process_whose_loss_is_not_a_number(tmp_path: Path) -> None:
+    for result in run("nan", 2, tmp_path):
+        assert result["stayed"]
+        assert "The loss at the start point is nan" in result["raised"]
+        assert result["same"]
+
+
+def test_accumulation_in_replicas(tmp_path: Path) -> None:
+    assert all(result["same"] for result in run("accumulated", 2, tmp_path))
+
+
+def test_a_dead_process_ends_the_others(tmp_path: Path) -> None:
+    began = time.monotonic()
+    first, second = start("dead", 2, tmp_path)
+    error = first.communicate(timeout=90)[1]
+    second.communicate(timeout=90)
+    assert second.returncode == 7
+    assert first.returncode != 0
+    assert "Error" in error
+    assert time.monotonic() - began < 60
+
+
+def test_a_group_that_is_none() -> None:
+    with pytest.raises(hotswap.SettingError, match=r"process_group must be a torch\.distributed process group"):
+        hotswap.HotSwapSGD(model().parameters(), process_group="mine")

@@ -1,0 +1,253 @@
+"""What each process does in the tests of several: run as a script with the name of a task, its rank and its world."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from hotswap import HotSwap, HotSwapSGD, LossError, accumulate
+
+Task = Callable[[int, int, Path], Any]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    parts = [nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3)]
+    return nn.Sequential(*parts)
+
+
+def plain_network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 17), nn.Tanh(), nn.Linear(17, 3))
+
+
+def shard(net: nn.Sequential) -> None:
+    """The last layer in a group of its own, the rest in the root's, which stays gathered after a forward."""
+    fully_shard(net[2])
+    fully_shard(net)
+
+
+def minibatches(rank: int, count: int, *, uneven: bool = True) -> list[tuple[Tensor, Tensor]]:
+    """Every process has its own; their sizes differ where `uneven`."""
+    generator = torch.Generator().manual_seed(100 + rank)
+    made = []
+    for number in range(count):
+        size = 16 - (rank + number) % 5 if uneven else 16
+        x = torch.randn(size, 5, generator=generator)
+        made.append((x, (x[:, 0] > 0).long() + (x[:, 1] > 0.5).long()))
+    return made
+
+
+def whole(parameters: Any) -> Tensor:
+    """All parameters in one vector, also where processes share them."""
+    return torch.cat([getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters])
+
+
+def same_everywhere(vector: Tensor) -> bool:
+    """Bit for bit, in all processes."""
+    gathered = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, vector.contiguous())
+    return all(torch.equal(other.view(torch.int32), vector.view(torch.int32)) for other in gathered)
+
+
+def count_collectives() -> list[int]:
+    """From here on, how many all-reduces hotswap asked for."""
+    counted = [0]
+    real = dist.all_reduce
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        counted[0] += 1
+        return real(*args, **kwargs)
+
+    dist.all_reduce = counting  # type: ignore[assignment]
+    return counted
+
+
+OPTIMIZERS: dict[str, Callable[[Any], HotSwap]] = {
+    "sgd": lambda parameters: HotSwapSGD(parameters, momentum=0.5),
+    "adam": lambda parameters: HotSwap(torch.optim.Adam(parameters)),
+}
+
+
+def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """200 steps: the same weights everywhere, one collective a trial, and it learns."""
+    torch.manual_seed(rank)  # dropout differs between processes
+    replica = DistributedDataParallel(network())
+    torch.manual_seed(10 + rank)
+    optimizer = OPTIMIZERS["sgd"](replica.parameters())
+    counted = count_collectives()
+    losses, collectives = [], []
+    for x, y in minibatches(rank, 200):
+        before = counted[0]
+        optimizer.step(lambda x=x, y=y: cross_entropy(replica(x), y))
+        assert optimizer.last_step is not None
+        losses.append(optimizer.last_step.loss_before)
+        collectives.append(counted[0] - before - len(optimizer.last_step.trials))
+    tracked = int(replica.module[1].num_batches_tracked)
+    return {
+        "same": same_everywhere(whole(replica.parameters())),
+        "first": sum(losses[:20]) / 20,
+        "last": sum(losses[-20:]) / 20,
+        "collectives": sorted(set(collectives[1:])),
+        "tracked": tracked,
+        "losses": losses[:5],
+    }
+
+
+def ddp_buffers(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """Buffers after a step are what DDP's own forward leaves: a trial does not change what is broadcast next."""
+    replica, twin = DistributedDataParallel(network()), DistributedDataParallel(network())
+    optimizer = HotSwapSGD(replica.parameters())
+    equal = True
+    for x, y in minibatches(rank, 10):
+        twin.module.load_state_dict(replica.module.state_dict())
+        twin.require_forward_param_sync = True
+        state = torch.get_rng_state()
+        twin(x)
+        torch.set_rng_state(state)
+        optimizer.step(lambda x=x, y=y: cross_entropy(replica(x), y))
+        pairs = zip(replica.module.buffers(), twin.module.buffers(), strict=True)
+        equal = equal and all(torch.equal(a, b) for a, b in pairs)
+    return {"equal": equal}
+
+
+def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """A sharded model does what one process would do with everything, and goes on from a distributed checkpoint."""
+    found: dict[str, Any] = {}
+    for name, build in OPTIMIZERS.items():
+        alone, shared = plain_network(), plain_network()
+        shard(shared)
+        ours, theirs = build(shared.parameters()), _alone(name, alone)
+        batches = [minibatches(r, 40, uneven=False) for r in range(world)]
+        arms = []
+        for number in range(40):
+            x, y = batches[rank][number]
+            all_x, all_y = (torch.cat([batches[r][number][i] for r in range(world)]) for i in (0, 1))
+            ours.step(lambda net=shared, x=x, y=y: cross_entropy(net(x), y))
+            theirs.step(lambda net=alone, x=all_x, y=all_y: cross_entropy(net(x), y))
+            assert ours.last_step is not None
+            assert theirs.last_step is not None
+            arms.append(ours.last_step.arm == theirs.last_step.arm)
+        full, expected = whole(shared.parameters()), whole(alone.parameters())
+        found[name] = {
+            "same": same_everywhere(full),
+            "arms": sum(arms) / len(arms),
+            "distance": float((full - expected).norm() / expected.norm()),
+            **_resume(name, shared, ours, minibatches(rank, 20, uneven=False), folder / name),
+        }
+    return found
+
+
+def _alone(name: str, alone: nn.Module) -> HotSwap:
+    if name == "sgd":
+        return HotSwapSGD(alone.parameters(), momentum=0.5, process_group=False)
+    return HotSwap(torch.optim.Adam(alone.parameters()), process_group=False)
+
+
+def _resume(
+    name: str, shared: nn.Module, optimizer: HotSwap, batches: list[tuple[Tensor, Tensor]], folder: Path
+) -> dict[str, Any]:
+    """Save, load into another model and optimizer, and compare what follows."""
+    weights, state = get_state_dict(shared, optimizer)
+    dcp.save({"model": weights, "optimizer": state}, checkpoint_id=str(folder))
+    other = plain_network()
+    shard(other)
+    again = OPTIMIZERS[name](other.parameters())
+    weights, state = get_state_dict(other, again)
+    loaded = {"model": weights, "optimizer": state}
+    dcp.load(loaded, checkpoint_id=str(folder))
+    set_state_dict(other, again, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
+    for x, y in batches:
+        for module, its in ((shared, optimizer), (other, again)):
+            its.step(lambda module=module, x=x, y=y: cross_entropy(module(x), y))
+    ours, theirs = whole(shared.parameters()), whole(other.parameters())
+    return {"resumed": torch.equal(ours, theirs)}
+
+
+def nan(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """A process whose loss is not a number: in a trial it spoils that trial everywhere, at the start the step."""
+    replica = DistributedDataParallel(plain_network())
+    optimizer = HotSwapSGD(replica.parameters())
+    (x, y), *_ = minibatches(rank, 1)
+    optimizer.step(lambda: cross_entropy(replica(x), y))
+    before, calls = whole(replica.parameters()), [0]
+
+    def spoiled() -> Tensor:
+        calls[0] += 1
+        factor = float("nan") if rank == 1 and calls[0] > 1 else 1.0
+        return cross_entropy(replica(x), y) * factor
+
+    optimizer.step(spoiled)
+    assert optimizer.last_step is not None
+    stayed = optimizer.last_step.arm is None and torch.equal(before, whole(replica.parameters()))
+    try:
+        optimizer.step(lambda: cross_entropy(replica(x), y) * (float("nan") if rank == 1 else 1.0))
+    except LossError as error:
+        raised = str(error)
+    optimizer.step(lambda: cross_entropy(replica(x), y))  # and it goes on
+    return {"stayed": stayed, "raised": raised, "same": same_everywhere(whole(replica.parameters()))}
+
+
+def accumulated(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """Several minibatches a step, gradients exchanged once."""
+    replica = DistributedDataParallel(plain_network())
+    optimizer = HotSwapSGD(replica.parameters())
+    batches = minibatches(rank, 40)
+    for number in range(0, 40, 4):
+        closure = accumulate(lambda b: cross_entropy(replica(b[0]), b[1]), batches[number : number + 4], module=replica)
+        optimizer.step(closure)
+    return {"same": same_everywhere(whole(replica.parameters()))}
+
+
+def dead(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """One process dies in the middle of a step."""
+    replica = DistributedDataParallel(plain_network())
+    optimizer = HotSwapSGD(replica.parameters())
+    for number, (x, y) in enumerate(minibatches(rank, 20)):
+
+        def closure(x: Tensor = x, y: Tensor = y, number: int = number) -> Tensor:
+            if rank == 1 and number == 5:
+                os._exit(7)
+            return cross_entropy(replica(x), y)
+
+        optimizer.step(closure)
+    return {}
+
+
+TASKS: dict[str, Task] = {
+    "ddp": ddp,
+    "ddp_buffers": ddp_buffers,
+    "fsdp": fsdp,
+    "nan": nan,
+    "accumulated": accumulated,
+    "dead": dead,
+}
+
+
+def main() -> None:
+    task, rank, world, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), world)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=10))
+    result = TASKS[task](rank, world, folder)
+    (folder / f"result-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
