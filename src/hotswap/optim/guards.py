@@ -3,7 +3,7 @@
 All evaluations of one step are of one function, so they see the same dropout masks and the same buffers; and a step
 leaves both as one ordinary forward at the start point would have left them. `Guard` keeps what that takes:
 
-    with guard.gradient_pass():     before and after are remembered
+    with guard.gradient_pass(θ):    before and after are remembered
         ...
     with guard.trial():             begins where the gradient pass began
         ...
@@ -14,6 +14,7 @@ Where the gradients were there already, `guard.start_here()` takes the place of 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,10 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["Guard", "Randomness", "Roots"]
+__all__ = ["Guard", "Randomness", "roots_of"]
 
 
 class Randomness:
@@ -48,55 +48,35 @@ def _module(device: torch.device) -> Any:
     return torch.get_device_module(device)
 
 
-class Roots:
-    """The outermost modules that a closure calls, found while it runs.
+def roots_of(parameters: Iterable[Tensor]) -> list[nn.Module]:
+    """The outermost modules that hold any of the parameters, of all that are alive.
 
-    A hook on all modules would end up inside compiled ones and make them compile again. So it takes itself away
-    when a first module is called, before anything inside that module runs, and comes back when the call ends.
+    The optimizer is given parameters only, and a hook that watches which modules are called would be compiled into
+    compiled ones, which then compile again. A module's type is asked of its class: some objects, when asked
+    themselves, wake up and import half a library.
     """
-
-    def __init__(self, known: nn.Module | None = None) -> None:
-        self.modules: list[nn.Module] = [] if known is None else [known]
-        self.given = known is not None
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Look for them here; nothing to do where they are given, or where a hook would be compiled in."""
-        if self.given or any(_compiled_in_place(module) for module in self.modules):
-            yield
-            return
-        handles: list[Any] = []
-
-        def watch() -> None:
-            handles.append(register_module_forward_pre_hook(entered))
-
-        def entered(module: nn.Module, _: Any) -> None:
-            while handles:
-                handles.pop().remove()
-            if not any(module is known for known in self.modules):
-                self.modules.append(module)
-                self.found(module)
-            handles.append(module.register_forward_hook(left, always_call=True))
-
-        def left(*_: Any) -> None:
-            while handles:
-                handles.pop().remove()
-            watch()
-
-        watch()
-        try:
-            yield
-        finally:
-            while handles:
-                handles.pop().remove()
-
-    def found(self, module: nn.Module) -> None:
-        """Called with a module that is new, before it runs."""
-
-
-def _compiled_in_place(module: nn.Module) -> bool:
-    """Whether `module.compile()` was called: hooks on it are part of what is compiled."""
-    return getattr(module, "_compiled_call_impl", None) is not None
+    wanted = {id(parameter) for parameter in parameters}
+    alive = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+    parents: dict[int, list[nn.Module]] = {}
+    for module in alive:
+        for child in (vars(module).get("_modules") or {}).values():
+            parents.setdefault(id(child), []).append(module)
+    waiting = [
+        module
+        for module in alive
+        if any(id(held) in wanted for held in (vars(module).get("_parameters") or {}).values())
+    ]
+    roots: dict[int, nn.Module] = {}
+    seen: set[int] = set()
+    while waiting:
+        module = waiting.pop()
+        if id(module) not in seen:
+            seen.add(id(module))
+            above = parents.get(id(module), [])
+            waiting += above
+            if not above:
+                roots[id(module)] = module
+    return list(roots.values())
 
 
 class Parts(NamedTuple):
@@ -128,51 +108,52 @@ class Place(NamedTuple):
     """A copy."""
 
 
-class Guard(Roots):
-    """Random numbers and buffers of one optimizer's model."""
+class Guard:
+    """Random numbers and buffers of the model that one optimizer trains."""
 
-    def __init__(self, devices: Iterable[torch.device], module: nn.Module | None = None) -> None:
-        super().__init__(module)
-        self.randomness = Randomness(devices)
+    def __init__(self, module: nn.Module | None = None) -> None:
+        self.module = module
+        self._known: tuple[int, ...] = ()
+        self._modules: list[nn.Module] = []
+        self._randomness = Randomness([])
         self._random: tuple[list[Tensor], list[Tensor]] | None = None
         self._parts: list[Parts] = []
         self._before: list[Place] = []
         self._after: list[Place] = []
 
     @contextmanager
-    def gradient_pass(self) -> Iterator[None]:
+    def gradient_pass(self, parameters: list[Tensor]) -> Iterator[None]:
         """Remember what is before and after it."""
-        before = self.randomness.read()
-        self._survey()
-        with self.watching():
-            yield
-        self._random = before, self.randomness.read()
+        self._survey(parameters)
+        before = self._randomness.read()
+        yield
+        self._random = before, self._randomness.read()
         self._after = [place for parts in self._parts for place in _read(parts.buffers)]
 
-    def start_here(self) -> None:
+    def start_here(self, parameters: list[Tensor]) -> None:
         """There is no gradient pass to watch: trials begin, and the step ends, with what is there now."""
-        now = self.randomness.read()
+        self._survey(parameters)
+        now = self._randomness.read()
         self._random = now, now
-        self._survey()
         self._after = self._before
 
-    def _survey(self) -> None:
-        self._parts = [Parts.of(module) for module in self.modules]
+    def _survey(self, parameters: list[Tensor]) -> None:
+        """What there is to look after; which modules it is in is asked anew when the parameters are others."""
+        now = tuple(id(parameter) for parameter in parameters)
+        if now != self._known:
+            self._known = now
+            self._modules = roots_of(parameters)
+            self._randomness = Randomness(parameter.device for parameter in parameters)
+            if self.module is not None and not any(self.module is module for module in self._modules):
+                self._modules.append(self.module)
+        self._parts = [Parts.of(module) for module in self._modules]
         self._before = [place for parts in self._parts for place in _read(parts.buffers)]
-
-    def found(self, module: nn.Module) -> None:
-        """See `Roots.found`: its buffers are still as they were before the step."""
-        self._parts.append(Parts.of(module))
-        places = _read(self._parts[-1].buffers)
-        self._before = [*self._before, *places]
-        if self._random is not None:  # in a trial: the gradient pass did not call it
-            self._after = [*self._after, *places]
 
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Begin where the gradient pass began."""
         if self._random is not None:
-            self.randomness.write(self._random[0])
+            self._randomness.write(self._random[0])
         _write(self._before)
         self._reshard()
         replicas = [replica for parts in self._parts for replica in parts.replicas]
@@ -180,8 +161,7 @@ class Guard(Roots):
         for replica in replicas:  # a trial exchanges one number, and does not change what is exchanged next
             replica.require_forward_param_sync = replica.require_backward_grad_sync = False
         try:
-            with self.watching():
-                yield
+            yield
         finally:
             for replica, (forward, backward) in zip(replicas, flags, strict=True):
                 replica.require_forward_param_sync, replica.require_backward_grad_sync = forward, backward
@@ -196,7 +176,7 @@ class Guard(Roots):
         """Leave everything as the gradient pass left it, except that the parameters have moved."""
         self._reshard()
         if self._random is not None:
-            self.randomness.write(self._random[1])
+            self._randomness.write(self._random[1])
             _write(self._after)
         self._random, self._parts, self._before, self._after = None, [], [], []
 

@@ -70,7 +70,8 @@ class HotSwap(Optimizer):
         clip_norm, clip_value: shorten the gradient, once, before the search walks along it.
         loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
             It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
-        module: the model, whose buffers trials must not change; by default the outermost modules the closure calls.
+        module: a module that holds none of the parameters, but whose buffers the closure changes: a loss with a state,
+            say. Modules that hold parameters are found, with all that is in or around them.
         process_group: of the processes that train together: each loss is averaged over them, so that all take the same
             step. By default torch's default group, where there is one; False for none.
 
@@ -123,7 +124,7 @@ class HotSwap(Optimizer):
         self._reward_scale = self.reward.start(1)
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
-        self._guard = self._new_guard()
+        self._guard = Guard(module)
         self._process_group = process_group
         self._agreement = self._new_agreement()
         self.last_step = None
@@ -137,9 +138,6 @@ class HotSwap(Optimizer):
         """Gradients are the same in all processes, unless each has a part of them."""
         sharded = any(local(parameter) is not parameter for parameter in self._parameters())
         return self._agreement.all(holds) if sharded else holds
-
-    def _new_guard(self) -> Guard:
-        return Guard((p.device for group in self.param_groups for p in group["params"]), self._module)
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
@@ -296,9 +294,9 @@ class HotSwap(Optimizer):
         parameters = self._parameters()
         if closure is None:
             assert trial_closure is not None  # the caller has checked
-            self._guard.start_here()
+            self._guard.start_here(parameters)
             return self._start_from_gradients(parameters, trial_closure, loss)
-        with self._guard.gradient_pass():
+        with self._guard.gradient_pass(parameters):
             passed = run_gradient_pass(closure, parameters, self._loss_scale)
         if passed.by_closure and trial_closure is None and not self._warned_of_backward:
             self._warned_of_backward = True
@@ -439,7 +437,7 @@ class HotSwap(Optimizer):
         super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
-        self._guard = self._new_guard()
+        self._guard = Guard(self._module)
         self._agreement = self._new_agreement()
 
     @property
