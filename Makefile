@@ -20,7 +20,7 @@ demo: $(READY) ## train the paper's network with HotSwapSGD, AdaDelta and SGD; a
 	@$(BIN)/hotswap demo
 
 browser: ## Debian's Chromium, in which the page is tested, where it may be installed
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& echo "Installing Chromium for the tests of the page ..." && apt-get update -qq >/dev/null 2>&1; \
 		apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; } \
 		|| echo "There is no Chromium and it cannot be installed: tests of the page in a browser are skipped."

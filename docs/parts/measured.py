@@ -116,6 +116,20 @@ def headline() -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def summary() -> str:
+    """Three lines for who has no time."""
+    origin = origin_of(results())
+    lines = [
+        f"All {origin.runs:,} runs of the paper's study in {origin.minutes:.1f} minutes on one "
+        f"{' and '.join(origin.devices)}. {verdicts()}",
+        "Median test error over all runs, "
+        + ", ".join(f"{ALGORITHM_NAMES[name]} {of(name)['test_error'].median():.2%}" for name in ALGORITHMS)
+        + f". Best single run: {label(last().loc[last()['test_error'].idxmin()])}, {last()['test_error'].min():.2%}.",
+        *(line.partition(" By batch size")[0] for line in tuning("test_error")),
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
 def lowest() -> str:
     """The best objective of each algorithm, by batch size."""
     parts = []
@@ -377,6 +391,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts,
     **{f"claim {number}": partial(one_claim, number) for number in range(1, 9)},
     "headline": headline,
+    "summary": summary,
     "medians": medians,
     "trials": trials,
     "rates": rates,

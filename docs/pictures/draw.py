@@ -23,6 +23,7 @@ from hotswap.networks import multilayer_perceptron
 from hotswap.optim import Statistics
 from hotswap.report import load_results
 from hotswap.report.figures import draw_figure_1
+from hotswap.report.figures.style import save as save_report
 
 HERE = Path(__file__).parent
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (  # Okabe and Ito, and a grey
@@ -252,7 +253,7 @@ def draw_results() -> None:
     """The paper's Figure 1 from the results in the repository, as the report draws it."""
     figure = draw_figure_1(load_results(HERE.parents[1] / "results" / "paper").metrics)
     assert figure is not None
-    figure.savefig(HERE / "figure-1.png", dpi=150, metadata={"Software": None})
+    save_report(figure, HERE / "figure-1.png")
 
 
 def save(figure: plt.Figure, name: str) -> None:

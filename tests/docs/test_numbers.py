@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import matplotlib.image
+
+from hotswap.report import load_results
+from hotswap.report.figures import draw_figure_1
+from hotswap.report.figures.style import save
 from tests.docs.helpers import DOCS, PAGES, ROOT, run
 
 DRIFT = """
@@ -66,3 +72,15 @@ def test_every_claim_that_fails_is_discussed() -> None:
     assert {"1", "3", "6"} <= set(failed)
     for number in failed:
         assert f"<!-- numbers: claim {number} -->" in page, number
+
+
+def test_figure_1_is_drawn_from_the_results(tmp_path: Path) -> None:
+    """The picture in the documentation is the one that the report draws now, as far as an eye can tell."""
+    figure = draw_figure_1(load_results(ROOT / "results" / "paper").metrics)
+    assert figure is not None
+    save(figure, tmp_path / "now.png")
+    ours, drawn = (
+        matplotlib.image.imread(path) for path in (ROOT / "docs/pictures/figure-1.png", tmp_path / "now.png")
+    )
+    assert ours.shape == drawn.shape
+    assert abs(ours - drawn).mean() < 0.01

@@ -134,7 +134,8 @@ def setting(algorithm: str, batch: int, label: str, nll: float | None, error: fl
 
 def single(run: str, label: str, algorithm: str, rate: list[float | None]) -> dict[str, Any]:
     curves = {"seconds": [1.0, 10.0, 100.0], "error": [0.2, 0.1, 0.02], "nll": [1.0, 0.1, 0.001]}
-    return {"run": run, "label": label, "algorithm": algorithm, **curves, "rate": rate, "norm": [1.0, 0.5, None]}
+    names = {"run": run, "label": label, "short": "64", "algorithm": algorithm, "batch": 64}
+    return {**names, **curves, "rate": rate, "norm": [1.0, 0.5, None]}
 
 
 def small() -> dict[str, Any]:

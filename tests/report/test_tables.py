@@ -29,7 +29,7 @@ def test_the_papers_numbers_stand_in_brackets_and_the_ratio_at_the_end() -> None
 
 def test_table_2_has_seconds() -> None:
     grid = timing_grid(results(timing=TIMING).timing, "seconds")
-    assert grid.rows[1][:2] == ("64", "0.08 (9.3)")
+    assert grid.rows[1][:2] == ("64", "0.0781 (9.3)")
     assert grid.rows[1][-1] == "3.00 (3.57)"  # 33.2 / 9.3
 
 
@@ -47,5 +47,4 @@ def test_both_languages() -> None:
 def test_claims_escape_what_markdown_would_take_for_a_column() -> None:
     claim = Claim(1, "a | b", "p", "o", "the rule", None)
     text = claims_markdown([claim])
-    assert r"| 1 | a \| b | p | o | — |" in text
-    assert "1. The rule." in text
+    assert r"| 1 | a \| b | p | o | the rule | — |" in text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotswap.report.figures.tuning import spread
+from hotswap.report.figures.style import spread
 from hotswap.report.tuning import best_of, price_of_tuning
 from tests.report.made_up import results, row
 
@@ -53,7 +53,7 @@ def test_a_setting_counts_once_with_the_median_of_its_seeds() -> None:
     rows += [row("sgd", lr=0.3, train_nll=float("nan")), row("ducb", train_nll=1.0)]
     curve = price_of_tuning(results(rows).metrics, "train_nll")
     assert curve is not None
-    assert curve.expected.tolist() == [5.0]  # and the setting that diverged is never the best
+    assert curve.expected.tolist() == [5.0, 5.0]  # the setting that diverged is paid for, and as bad as the worst
 
 
 def test_no_curve_without_both() -> None:

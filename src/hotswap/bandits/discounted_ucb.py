@@ -23,7 +23,7 @@ class DiscountedUCB(Bandit):
     The first K−1 steps are a **sweep**: step t starts from arm t and nothing is discounted. Afterwards every proposal
     first multiplies rewards and counts by γ. An arm that is untried, or was tried so long ago that its count has faded
     to nothing (1e-290), has ucb = +∞; log(n) is clamped at 0 from below (strong discounting makes n < 1); ties go to
-    the lower index, the larger rate. γ = 1 is plain UCB1's index; c = 0 is pure exploitation after the sweep.
+    the lower index, the larger rate. γ = 1 is plain UCB1's index; c = 0 exploits, until an arm is forgotten.
 
     Forgetting is what training needs: the best rate of the first epoch is not that of the last. Garivier and
     Moulines, "On upper-confidence bound policies for non-stationary bandit problems", 2008. The paper gives neither γ

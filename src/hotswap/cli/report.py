@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from hotswap.cli.console import need, out
+from hotswap.cli.console import need, out, plain
 
 COLOURS = {"reproduced": "green", "partly reproduced": "yellow", "not reproduced": "red"}
 
@@ -37,7 +37,7 @@ def report(
     with out.status("Reading ...") as status:
         results = load_results(study)
         written = write_report(results, out_dir, lambda name: status.update(f"Wrote {name} ..."))
-    table = Table(title=f"The paper's claims, judged by the study {results.name!r}", box=box.SIMPLE_HEAD)
+    table = Table(title=f"The paper's claims, judged by the study {plain(results.name)}", box=box.SIMPLE_HEAD)
     for heading in ("#", "claim", "verdict"):
         table.add_column(heading, no_wrap=heading == "verdict")
     for claim in judge(results):
@@ -46,4 +46,6 @@ def report(
     out.print(table)
     for sentence in results.missing:
         out.print(f"Missing: {sentence}", style="yellow", highlight=False, markup=False)
-    out.print(f"Wrote {len(written)} files. Open [bold]{out_dir / 'index.html'}[/]; numbers and rules: claims.md.")
+    out.print(
+        f"Wrote {len(written)} files. Open [bold]{plain(str(out_dir / 'index.html'))}[/]; numbers and rules: claims.md."
+    )

@@ -26,7 +26,7 @@ class Origin:
 
     def sentence(self) -> str:
         """One line for a caption."""
-        if not self.units:
+        if not self.units or not self.dates:
             return "Nobody can say what made these numbers: the study has no provenance."
         what = f"{self.runs:,} runs in {self.units} units, {self.minutes:.1f} minutes of training and evaluation"
         where = f"on {' and '.join(self.devices)} ({', '.join(self.precisions)}; {', '.join(self.versions)})"

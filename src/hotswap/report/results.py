@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,21 @@ class Results:
         return 0 if self.metrics.empty else int(self.metrics["epoch"].max())
 
     @property
+    def planned_epochs(self) -> int:
+        """How long runs are to train, as far as is known."""
+        return max((spec.epochs for spec in self.specs), default=self.last_epoch)
+
+    @property
+    def unfinished(self) -> str | None:
+        """What keeps one from speaking of how runs end; None if all of them have."""
+        epochs = self.planned_epochs
+        asked = {run.id for spec in self.specs for run in spec.runs()} or set(self.metrics["run"])
+        done = asked.intersection(self.metrics.loc[self.metrics["epoch"] == epochs, "run"])
+        if asked and len(done) == len(asked):
+            return None
+        return f"{len(done):,} of {len(asked):,} runs have reached epoch {epochs}" if asked else "there are no runs"
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """The rates that DUCB chose among, large to small; none if it is not part of the study."""
         for spec in self.specs:
@@ -60,6 +75,8 @@ def load_results(source: Path | str | None = None) -> Results:
         StudyError: There is nothing of a study at all.
     """
     path = shipped() if source is None else Path(source)
+    if path.name == "metrics.parquet" and (path.parent / "provenance.json").exists():
+        path = path.parent  # one of a folder's files, where the folder was meant
     if not path.exists():
         raise StudyError(f"There is no study at {path}: name a study's folder, or a table that was exported from one.")
     if (path / "ledger.sqlite").exists():
@@ -114,24 +131,18 @@ def _finished(
     missing: list[str],
 ) -> Results:
     """Say which runs and tables a whole study would have beside these."""
-    metrics = tables["metrics"]
-    if specs:
-        name = specs[0].name
-        epochs = max(spec.epochs for spec in specs)
-        asked = {run.id for spec in specs for run in spec.runs()}
-        done = set(metrics.loc[metrics["epoch"] == epochs, "run"])
-        if len(asked - done):
-            missing.append(
-                f"{len(asked & done)} of {len(asked)} runs have reached epoch {epochs}; for the others, "
-                "`hotswap study run` goes on where it stopped."
-            )
-    if metrics.empty:
+    found = Results(specs[0].name if specs else name, specs, **tables, units=units)
+    if found.metrics.empty:
         missing.append("There are no measurements of training runs: no Figure 1, no claims about how runs end.")
+    elif found.unfinished is not None:
+        missing.append(f"{found.unfinished}; for the others, `hotswap study run` goes on where it stopped.")
+    if len(tables["arms"]) and not found.rates:
+        missing.append("Which rates the arms stand for is said in the provenance only: no picture of what was chosen.")
     if tables["timing"].empty:
         missing.append("There are no timings of single runs (`hotswap study timing`): no Tables 1 and 2, no claim 8.")
     if tables["curves"].empty:
         missing.append("There are no single runs against the clock (`hotswap study timing`): no Figure 2, no claim 5.")
-    return Results(name, specs, **tables, units=units, missing=tuple(dict.fromkeys(missing)))
+    return replace(found, missing=tuple(dict.fromkeys(missing)))
 
 
 def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
@@ -142,12 +153,15 @@ def _table(path: Path, columns: Mapping[str, str], expected: str | None, missing
     if not path.exists():
         missing.append(f"{path} is not there.")
         return _empty(columns)
-    if expected is not None and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
-        missing.append(f"{path} is not as it was when its provenance was written; its numbers may be wrong.")
     try:
+        if expected is not None and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+            missing.append(f"{path} is not as it was when its provenance was written; its numbers may be wrong.")
         rows = read_rows(path, columns)
     except HotSwapError as error:
         missing.append(str(error))
+        return _empty(columns)
+    except OSError as error:
+        missing.append(f"{path} cannot be read ({error.strerror}).")
         return _empty(columns)
     frame = pd.DataFrame(rows, columns=list(columns))
     return frame.astype(dict(columns)) if len(frame) else _empty(columns)
@@ -168,7 +182,22 @@ def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
         missing.append(f"{path} is no provenance: nobody can say what made these numbers.")
         return {}
     kinds = {"sha256": dict, "units": dict, SINGLES: dict, "specs": list}
-    return {key: document[key] for key, kind in kinds.items() if isinstance(document.get(key), kind)}
+    known = {key: document[key] for key, kind in kinds.items() if isinstance(document.get(key), kind)}
+    for key in {"units", SINGLES} & known.keys():
+        whole = {unit: entries for unit, entries in known[key].items() if _tells(entries)}
+        if len(whole) < len(known[key]):
+            missing.append(f"{path} is damaged: it does not say what made {len(known[key]) - len(whole)} of the units.")
+        known[key] = whole
+    return known
+
+
+def _tells(entries: object) -> bool:
+    """Whether this is a list of what finished a unit, each with how long that took."""
+    return (
+        isinstance(entries, list)
+        and bool(entries)
+        and all(isinstance(entry, dict) and isinstance(entry.get("seconds"), int | float) for entry in entries)
+    )
 
 
 def _specs(document: Mapping[str, Any], path: Path, missing: list[str]) -> tuple[StudySpec, ...]:

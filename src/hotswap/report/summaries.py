@@ -63,7 +63,12 @@ def best_sgd(metrics: pd.DataFrame) -> list[str]:
     rows = rows[rows["algorithm"] == "sgd"]
     if rows.empty:
         return []
-    return list(dict.fromkeys(str(rows.loc[rows[name].idxmin(), "run"]) for name in ("train_nll", "test_error")))
+    chosen = []
+    for name in ("train_nll", "test_error"):
+        known = rows.dropna(subset=name)
+        if len(known):
+            chosen.append(str(known.loc[known[name].idxmin(), "run"]))
+    return list(dict.fromkeys(chosen))
 
 
 def window_mean(metrics: pd.DataFrame, column: str, after: int, until: int, by: Sequence[str]) -> pd.Series:

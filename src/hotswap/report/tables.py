@@ -35,9 +35,7 @@ def timing_grid(timing: pd.DataFrame, unit: Unit) -> Grid:
         ours = [_cell(timing, unit, size, column) for column in columns]
         theirs = [_published(published, size, column) for column in columns]
         base = columns.index(("sgd", 0)) if ("sgd", 0) in columns else None
-        cells = [
-            _pair(a, b, ".3f" if unit == "milliseconds" else ".2f", ".1f") for a, b in zip(ours, theirs, strict=True)
-        ]
+        cells = [_pair(a, b, "#.3g", ".1f") for a, b in zip(ours, theirs, strict=True)]
         for at, (algorithm, _) in enumerate(columns):
             if algorithm == "ducb":
                 both = (_over(ours, at, base), _over(theirs, at, base))
@@ -98,10 +96,12 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def latex(grid: Grid) -> str:
-    """The same as a LaTeX table, for `booktabs`."""
+    """The same as a LaTeX table; LaTeX numbers it itself."""
+    title = grid.title.partition(". ")[2] or grid.title
     lines = [
+        r"% in the preamble: \usepackage{booktabs}",
         r"\begin{table}[ht]",
-        r"  \centering",
+        r"  \centering\small\setlength{\tabcolsep}{3pt}",
         rf"  \begin{{tabular}}{{{'r' * len(grid.headings)}}}",
         r"  \toprule",
         f"  {_latex_row(grid.headings)}",
@@ -109,7 +109,7 @@ def latex(grid: Grid) -> str:
         *(f"  {_latex_row(row)}" for row in grid.rows),
         r"  \bottomrule",
         r"  \end{tabular}",
-        rf"  \caption{{{_escaped(grid.title)}.}}",
+        rf"  \caption{{{_escaped(title)}.}}",
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
@@ -133,9 +133,8 @@ def _escaped(text: str) -> str:
 
 
 def claims_markdown(claims: Sequence[Claim]) -> str:
-    """`claims.md`: a line per claim, then the rules that decided."""
-    headings = ("#", "claim", "paper", "here", "verdict")
-    rows = [(str(c.number), c.claim, c.paper, c.ours, f"**{c.verdict}**" if c.verdict else "—") for c in claims]
-    table = [_row(headings), _row(["---:", "---", "---", "---", "---"]), *(_row(row) for row in rows)]
-    rules = [f"{c.number}. {c.rule[0].upper()}{c.rule[1:]}." for c in claims]
-    return "\n".join(["# The paper's claims", "", *table, "", "What decides:", "", *rules]) + "\n"
+    """`claims.md`: a line per claim."""
+    headings = ("#", "claim", "paper", "here", "what decides", "verdict")
+    rows = [(str(c.number), c.claim, c.paper, c.ours, c.rule, f"**{c.verdict}**" if c.verdict else "—") for c in claims]
+    table = [_row(headings), _row(["---:", *["---"] * 5]), *(_row(row) for row in rows)]
+    return "\n".join(["# The paper's claims", "", *table]) + "\n"

@@ -47,15 +47,20 @@ class Tuning:
 
 
 def price_of_tuning(metrics: pd.DataFrame, measure: Measure) -> Tuning | None:
-    """The curve at the last epoch, each setting worth the median of its seeds; None where SGD or DUCB is missing."""
+    """The curve at the last epoch, each setting worth the median of its seeds; None where SGD or DUCB is missing.
+
+    A setting that diverged counts as bad as the worst that did not.
+    """
     if metrics.empty:
         return None
     table = settings(metrics, int(metrics["epoch"].max()))
     ours = table[table["algorithm"] == "ducb"].set_index("batch_size")[measure].sort_index()
     theirs = table.loc[table["algorithm"] == "sgd", measure].to_numpy()
-    theirs = theirs[np.isfinite(theirs)]  # a run that diverged is never the best of several
-    if ours.empty or len(theirs) == 0:
+    finite = theirs[np.isfinite(theirs)]
+    ours = ours[np.isfinite(ours)]
+    if ours.empty or len(finite) == 0:
         return None
+    theirs = np.where(np.isfinite(theirs), theirs, finite.max())  # who tried it has paid for it: as bad as the worst
     expected, low, high = best_of(theirs)
     return Tuning(measure, expected, low, high, ours)
 

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
 
 from hotswap.report.choices import chosen, trials_per_step
-from hotswap.report.figures.style import SIZES, styled
+from hotswap.report.figures.style import line_styles, styled
 from hotswap.report.results import Results
 
 __all__ = ["draw_choices"]
@@ -30,7 +31,7 @@ def draw_choices(results: Results) -> Figure | None:
         for axes, (size, table) in zip(row, shares.items(), strict=False):
             edges = np.concatenate([[0], table.index.to_numpy()])
             rates = np.asarray(results.rates)
-            bounds = np.concatenate([[rates[0] * 1.33], rates / 1.33])
+            bounds = _bounds(rates)
             picture = axes.pcolormesh(
                 edges,
                 bounds,
@@ -50,8 +51,18 @@ def draw_choices(results: Results) -> Figure | None:
     return figure
 
 
+def _bounds(rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where the cells of a picture begin and end: halfway between neighbours, on a logarithmic axis."""
+    if len(rates) == 1:
+        return np.array([2 * rates[0], rates[0] / 2])
+    between = np.sqrt(rates[:-1] * rates[1:])
+    return np.concatenate([[rates[0] ** 2 / between[0]], between, [rates[-1] ** 2 / between[-1]]])
+
+
 def _trials(axes: Axes, trials: dict[int, pd.Series]) -> None:
+    styles = line_styles(trials)
     for size, series in trials.items():
-        axes.plot(series.index, series, color="#0072B2", linestyle=SIZES.get(size, "-"), label=f"batch {size}")
-    axes.set(title="trials per step", xlabel="epoch", ylim=(0, None))
-    axes.legend()
+        axes.plot(series.index, series, color="#0072B2", linestyle=styles[size], label=f"batch {size}")
+    most = max(float(series.max()) for series in trials.values())
+    axes.set(title="trials per step", xlabel="epoch", ylim=(0, 1.35 * most))
+    axes.legend(loc="upper left", ncols=2)

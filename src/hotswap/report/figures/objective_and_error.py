@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.lines import Line2D
 
-from hotswap.report.figures.style import LOOKS, Look, styled
+from hotswap.report.figures.style import LOOKS, Look, error_axis, spread, styled
 from hotswap.report.summaries import settings, shown_epochs
 
 __all__ = ["draw_figure_1", "figure_1_data"]
@@ -22,51 +22,56 @@ def figure_1_data(metrics: pd.DataFrame) -> dict[int, pd.DataFrame]:
 def draw_figure_1(metrics: pd.DataFrame) -> Figure | None:
     """None where there is nothing to show."""
     data = figure_1_data(metrics)
-    if not data:
+    floor = _floor(data)
+    if floor is None:
         return None
     with styled():
-        figure = Figure(figsize=(5.2 * len(data), 4.6))
-        row = figure.subplots(1, len(data), sharex=True, sharey=True, squeeze=False)
-        for axes, (epoch, table) in zip(row[0], data.items(), strict=True):
-            _panel(axes, table)
-            axes.set_title(f"After {epoch} epochs")
-        row[0][0].set_ylabel("test error")
-        _legend(row[0][-1], data)
-        figure.text(
-            0.995, 0.005, "one mark per setting: median of its seeds, bars from least to most", ha="right", fontsize=8
-        )
-        figure.tight_layout(rect=(0, 0.02, 1, 1))
+        figure = Figure(figsize=(5.2 * len(data), 4.8), layout="constrained")
+        row = figure.subplots(1, len(data), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (epoch, table) in zip(row, data.items(), strict=True):
+            _panel(axes, table, floor)
+            axes.set_title(f"After {epoch} epoch{'s' if epoch > 1 else ''}")
+        row[0].set_ylim(bottom=0.87 * row[0].get_ylim()[0])  # room for the batch sizes under the lowest marks
+        for axes in row:
+            error_axis(axes.yaxis)
+        row[0].set_ylabel("test error")
+        figure.legend(handles=_legend(data[max(data)]), loc="outside lower center", ncols=2)
+        for axes, table in zip(row, data.values(), strict=True):
+            _label_ducb(axes, table, floor)
     return figure
 
 
-def _panel(axes: Axes, table: pd.DataFrame) -> None:
-    finite = table[np.isfinite(table["train_nll"])]
+def _floor(data: dict[int, pd.DataFrame]) -> float | None:
+    """Where an objective of 0 is drawn, to the left of every other; None if nothing can be drawn."""
+    values = pd.concat([table["train_nll"] for table in data.values()]) if data else pd.Series(dtype=float)
+    positive = values[np.isfinite(values) & (values > 0)]
+    return float(positive.min()) / 3 if len(positive) else None
+
+
+def _panel(axes: Axes, table: pd.DataFrame, floor: float) -> None:
+    shown = table[np.isfinite(table["train_nll"]) & (table["test_error"] > 0)]
     for algorithm, look in LOOKS.items():
-        rows = finite[finite["algorithm"] == algorithm]
+        rows = shown[shown["algorithm"] == algorithm]
         if len(rows):
-            _marks(axes, rows, look)
-        if algorithm == "ducb":
-            for size, x, y in zip(rows["batch_size"], rows["train_nll"], rows["test_error"], strict=True):
-                axes.annotate(
-                    str(size), (x, y), (0, -14), textcoords="offset points", ha="center", fontsize=7, color=look.colour
-                )
+            _marks(axes, rows, look, floor)
     axes.set(xscale="log", yscale="log", xlabel="training objective (negative log likelihood)")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks([0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 0.9])
-    axes.minorticks_off()
-    if len(finite) < len(table):
-        text = f"{len(table) - len(finite)} settings diverged and are not shown"
-        axes.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="top", color="#555555")
+    notes = []
+    if len(shown) < len(table):
+        notes.append(f"{len(table) - len(shown)} of {len(table)} settings diverged: not shown")
+    if (shown["train_nll"] <= 0).any():
+        notes.append(f"{int((shown['train_nll'] <= 0).sum())} with an objective of 0: at the left edge")
+    if notes:
+        axes.set_title("; ".join(notes), loc="right", fontsize=7.5, fontweight="normal", color="#555555")
 
 
-def _marks(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
-    x, y = rows["train_nll"], rows["test_error"]
-    most = rows["train_nll_max"].where(np.isfinite(rows["train_nll_max"]), x)
+def _marks(axes: Axes, rows: pd.DataFrame, look: Look, floor: float) -> None:
+    x, y = rows["train_nll"].clip(lower=floor), rows["test_error"]
+    least = rows["train_nll_min"].clip(lower=floor)
+    most = rows["train_nll_max"].where(np.isfinite(rows["train_nll_max"]), x).clip(lower=floor)
     axes.errorbar(
         x,
         y,
-        xerr=(x - rows["train_nll_min"], most - x),
+        xerr=(x - least, most - x),
         yerr=(y - rows["test_error_min"], rows["test_error_max"] - y),
         fmt=look.marker,
         color=look.colour,
@@ -78,14 +83,39 @@ def _marks(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
     )
 
 
-def _legend(axes: Axes, data: dict[int, pd.DataFrame]) -> None:
+def _label_ducb(axes: Axes, table: pd.DataFrame, floor: float) -> None:
+    """Batch sizes under DUCB's marks, moved apart where marks are close."""
+    rows = table[(table["algorithm"] == "ducb") & np.isfinite(table["train_nll"]) & (table["test_error"] > 0)]
+    if rows.empty:
+        return
+    low, high = np.log10(axes.get_xlim())
+    x = np.log10(rows["train_nll"].clip(lower=floor).to_numpy())
+    places = spread(x, (high - low) * 0.052)
+    for size, place, y in zip(rows["batch_size"], places, rows["test_error"], strict=True):
+        axes.annotate(
+            str(size),
+            (10.0**place, y),
+            (0, -13),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=LOOKS["ducb"].colour,
+            annotation_clip=True,
+        )
+
+
+def _legend(last: pd.DataFrame) -> list[Line2D]:
     """Names with the number of settings, most important first."""
-    last = data[max(data)]
+    handles = []
     for algorithm, look in reversed(LOOKS.items()):
         count = int((last["algorithm"] == algorithm).sum())
         if count:
+            text = f"{look.name}: {count} setting{'s' if count > 1 else ''}"
+            text += ", by batch size" if algorithm == "ducb" else ""
             face = look.colour if look.filled else "white"
-            text = f"{look.name} ({count} settings" if count > 1 else f"{look.name} (1 setting"
-            text += ", by batch size)" if algorithm == "ducb" else ")"
-            axes.plot([], [], look.marker, color=look.colour, markerfacecolor=face, markersize=6, label=text)
-    axes.legend(loc="upper left")
+            handle = Line2D([], [], linestyle="", marker=look.marker, color=look.colour, label=text)
+            handle.set(markerfacecolor=face, markersize=max(look.size - 1, 4))
+            handles.append(handle)
+    bars = "bars: least to most of the seeds"
+    return [*handles, Line2D([], [], color="#8a8f98", linewidth=1, label=f"mark: median; {bars}")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
-from hotswap.report.figures.style import LOOKS, SIZES, styled
+from hotswap.report.figures.style import LOOKS, error_axis, line_styles, styled
 from hotswap.report.summaries import label
 
 __all__ = ["draw_figure_2"]
@@ -19,6 +20,13 @@ PANELS = (
 )
 
 
+MARKS: dict[str, dict[str, Any]] = {  # apart also where there are no colours
+    "ducb": {"linewidth": 1.9, "marker": "o", "markersize": 3.5, "markevery": 0.13},
+    "adadelta": {"linewidth": 1.2, "marker": "^", "markersize": 4.5, "markevery": 0.13, "markerfacecolor": "white"},
+    "sgd": {"linewidth": 1.4},
+}
+
+
 def draw_figure_2(curves: pd.DataFrame) -> Figure | None:
     """None where there are no single runs."""
     if curves.empty:
@@ -27,26 +35,22 @@ def draw_figure_2(curves: pd.DataFrame) -> Figure | None:
         figure = Figure(figsize=(10.4, 8), layout="constrained")
         grid = figure.subplots(2, 2, sharex=True)
         runs = [rows.sort_values("epoch") for _, rows in sorted(curves.groupby("run"), key=_order)]
+        styles = line_styles(int(rows["batch_size"].iloc[0]) for rows in runs)
         greys = iter(("#222222", "#9a9a9a") * len(runs))
-        colours = [next(greys) if _algorithm(rows) == "sgd" else LOOKS[_algorithm(rows)].colour for rows in runs]
-        for axes, (column, title) in zip(grid.flat, PANELS, strict=True):
-            for rows, colour in zip(runs, colours, strict=True):
+        for rows in runs:
+            algorithm, name = str(rows["algorithm"].iloc[0]), label(rows.iloc[0])
+            colour = next(greys) if algorithm == "sgd" else LOOKS[algorithm].colour
+            line = {"color": colour, "linestyle": styles[int(rows["batch_size"].iloc[0])], "label": name}
+            for axes, (column, _) in zip(grid.flat, PANELS, strict=True):
                 if rows[column].notna().any():
-                    style = SIZES.get(int(rows["batch_size"].iloc[0]), "-")
-                    name = label(rows.iloc[0])
-                    axes.plot(rows["seconds"], rows[column], color=colour, linestyle=style, linewidth=1.4, label=name)
+                    axes.plot(rows["seconds"], rows[column], **line, **MARKS[algorithm])
+        for axes, (_, title) in zip(grid.flat, PANELS, strict=True):
             axes.set(xscale="log", yscale="log", title=title)
-        grid[0][0].set_yticks([0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 0.9])
-        grid[0][0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-        grid[0][0].minorticks_off()
+        error_axis(grid[0][0].yaxis)
         for axes in grid[1]:
             axes.set_xlabel("seconds of training, one run at a time")
         figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     return figure
-
-
-def _algorithm(rows: pd.DataFrame) -> str:
-    return str(rows["algorithm"].iloc[0])
 
 
 def _order(item: tuple[str, pd.DataFrame]) -> tuple[int, int]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib import style
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
-__all__ = ["LOOKS", "SIZES", "Look", "save", "styled"]
+__all__ = ["LOOKS", "Look", "error_axis", "line_styles", "save", "spread", "styled"]
 
 
 class Look(NamedTuple):
@@ -30,8 +34,38 @@ LOOKS = {
 }
 """In the order of drawing: what matters lies on top."""
 
-SIZES = {64: "-", 128: (0, (5, 1.5)), 256: (0, (3, 1, 1, 1)), 512: (0, (1, 1)), 1024: (0, (5, 1, 1, 1, 1, 1))}
-"""Line styles of the paper's batch sizes."""
+LINES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
+
+
+def line_styles(sizes: Iterable[int]) -> dict[int, Any]:
+    """A line style for each batch size, by rank."""
+    return {size: LINES[rank % len(LINES)] for rank, size in enumerate(sorted(set(sizes)))}
+
+
+def error_axis(axis: Axis) -> None:
+    """Ticks of a logarithmic axis of error rates: round percentages, as many as the range needs."""
+    low, high = axis.get_view_interval()
+    ticks = [step * 10.0**power for power in (-4, -3, -2, -1) for step in (1, 1.5, 2, 3, 5)] + [0.9]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    if len(inside) < 3:
+        inside = [
+            float(tick) for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high
+        ]
+    axis.set_major_locator(FixedLocator(inside))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+
+
+def spread(places: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
+    """The places in the same order, at least `gap` apart, as a whole no higher or lower than before."""
+    order = np.argsort(places)
+    moved = np.asarray(places, dtype=float)[order]
+    for at in range(1, len(moved)):
+        moved[at] = max(moved[at], moved[at - 1] + gap)
+    moved -= moved.mean() - np.mean(places)
+    result = np.empty_like(moved)
+    result[order] = moved
+    return result
 
 
 @contextmanager

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from numpy.typing import NDArray
 
-from hotswap.report.figures.style import LOOKS, styled
+from hotswap.report.figures.style import LOOKS, spread, styled
 from hotswap.report.tuning import Tuning
 
-__all__ = ["draw_tuning", "spread"]
+__all__ = ["draw_tuning"]
 
 NAMES = {"train_nll": "training objective", "test_error": "test error"}
 
@@ -44,20 +44,25 @@ def _panel(axes: Axes, curve: Tuning) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
     else:
         axes.set_yscale("log")
-    for value in curve.ducb:
+    values = curve.ducb if curve.measure == "test_error" else curve.ducb[curve.ducb > 0]
+    for value in values:
         axes.axhline(value, color=ducb.colour, linewidth=1)
         met = curve.caught_up(float(value))
         if met is not None:
             axes.plot(met, value, "o", color=ducb.colour, markersize=6)
-    _labels(axes, curve)
+    _labels(axes, curve, values)
+    if len(values) < len(curve.ducb):
+        axes.set_title(f"{len(curve.ducb) - len(values)} DUCB at 0: below", loc="right", fontsize=7.5)
     axes.legend(loc="upper right")
 
 
-def _labels(axes: Axes, curve: Tuning) -> None:
+def _labels(axes: Axes, curve: Tuning, values: pd.Series) -> None:
     """Beside the lines, moved apart where they would lie on one another."""
-    height = axes.transAxes.inverted().transform(axes.transData.transform([(1, value) for value in curve.ducb]))[:, 1]
+    if values.empty:
+        return
+    height = axes.transAxes.inverted().transform(axes.transData.transform([(1, value) for value in values]))[:, 1]
     places = spread(height, 0.05)
-    for (size, value), line, place in zip(curve.ducb.items(), height, places, strict=True):
+    for (size, value), line, place in zip(values.items(), height, places, strict=True):
         met = curve.caught_up(float(value))
         text = f"DUCB, batch {size}: " + ("no k" if met is None else f"k = {met}")
         axes.annotate(
@@ -70,15 +75,3 @@ def _labels(axes: Axes, curve: Tuning) -> None:
             color=LOOKS["ducb"].colour,
             arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": LOOKS["ducb"].colour},
         )
-
-
-def spread(places: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
-    """The places in the same order, at least `gap` apart, as a whole no higher or lower than before."""
-    order = np.argsort(places)
-    moved = np.asarray(places, dtype=float)[order]
-    for at in range(1, len(moved)):
-        moved[at] = max(moved[at], moved[at - 1] + gap)
-    moved -= moved.mean() - np.mean(places)
-    result = np.empty_like(moved)
-    result[order] = moved
-    return result

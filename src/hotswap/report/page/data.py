@@ -13,7 +13,7 @@ from hotswap.report.choices import chosen, trials_per_step
 from hotswap.report.claims import Claim
 from hotswap.report.origin import Origin
 from hotswap.report.results import Results
-from hotswap.report.summaries import SETTING, label, settings, shown_epochs
+from hotswap.report.summaries import ALGORITHM_NAMES, SETTING, label, settings, shown_epochs
 from hotswap.report.tables import Grid
 from hotswap.report.tuning import Tuning
 
@@ -111,19 +111,24 @@ def _choices(results: Results) -> dict[str, Any]:
 
 
 def _singles(curves: pd.DataFrame) -> list[dict[str, Any]]:
-    """The runs of Figure 2 against the clock."""
+    """The runs of Figure 2 against the clock, by algorithm and batch size."""
+    names = {"seconds": "seconds", "test_error": "error", "train_nll": "nll", "mean_lr": "rate", "grad_norm": "norm"}
+    order = list(ALGORITHM_NAMES)
     found = []
     for run, rows in curves.sort_values("epoch").groupby("run"):
-        names = {
-            "seconds": "seconds",
-            "test_error": "error",
-            "train_nll": "nll",
-            "mean_lr": "rate",
-            "grad_norm": "norm",
-        }
-        entry = {short: _numbers(rows[name]) for name, short in names.items()}
-        found.append({"run": run, "label": label(rows.iloc[0]), "algorithm": rows["algorithm"].iloc[0], **entry})
-    return found
+        first = rows.iloc[0]
+        sgd = first["algorithm"] == "sgd"
+        found.append(
+            {
+                "run": run,
+                "label": label(first),
+                "short": f"SGD {first['lr']:g}, {first['momentum']:g}" if sgd else str(first["batch_size"]),
+                "algorithm": first["algorithm"],
+                "batch": int(first["batch_size"]),
+                **{short: _numbers(rows[name]) for name, short in names.items()},
+            }
+        )
+    return sorted(found, key=lambda entry: (order.index(entry["algorithm"]), entry["batch"], entry["run"]))
 
 
 def _number(value: float) -> float | None:

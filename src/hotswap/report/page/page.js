@@ -159,14 +159,16 @@ function figure1() {
   }
 
   function update() {
-    let [shown, lost] = [0, 0];
+    let [shown, lost, away] = [0, 0, 0];
     for (const dot of dots) {
       const moment = dot.setting.at[state.epoch];
       const asked = wanted(dot.setting);
       dot.on = asked && drawable(dot.setting);
       dot.node.classList.toggle("off", !dot.on);
       shown += dot.on;
-      lost += asked && !dot.on;
+      const there = moment.seeds.length > 0;
+      lost += asked && there && !dot.on;
+      away += asked && !there;
       if (!dot.on) continue;
       const [nll, error] = [moment.nll, moment.error];
       dot.x = place.x(nll[0]);
@@ -182,6 +184,9 @@ function figure1() {
     if (shown === 0) notes.push("Nothing is left to draw: switch an algorithm and a batch size on.");
     const whose = lost === 1 ? "its" : "their";
     if (lost) notes.push(`${lost} not drawn: ${whose} training objective or test error is not a finite number.`);
+    if (away) notes.push(`${away} not drawn: no run of ${away === 1 ? "it" : "theirs"} has reached this epoch.`);
+    const zeros = dots.filter((dot) => dot.on && dot.setting.at[state.epoch].nll[0] === 0).length;
+    if (zeros) notes.push(`${zeros} with an objective of 0 at the left edge.`);
     $("shown").textContent = notes.join(" ");
   }
 
@@ -518,7 +523,8 @@ function clockCharts() {
   for (const measure of ["error", "nll", "rate", "norm"]) {
     const { title, format, tick } = MEASURES[measure];
     const lines = runs.filter((run) => run[measure].some(known)).map((run) => ({
-      id: run.run, name: run.label, cls: `${classOf(run.algorithm)} dashes`, xs: run.seconds, ys: run[measure],
+      id: run.run, name: run.label, cls: `${classOf(run.algorithm)} dashes`, end: run.short, xs: run.seconds,
+      ys: run[measure],
     }));
     const figure = figureIn(charts, title);
     if (!lines.length) {

@@ -155,9 +155,14 @@ function responsive(host, draw) {
   watcher.observe(host);
   return host;
 }
+const opened = new Set(); // what the reader had open before printing opened all
 function forPaper(on) {
   document.documentElement.classList.toggle("paper", on);
-  for (const details of document.querySelectorAll("details")) details.open = on;
+  for (const details of document.querySelectorAll("details")) {
+    if (on && details.open) opened.add(details);
+    details.open = on || opened.has(details);
+  }
+  if (!on) opened.clear();
   for (const [host, kept] of redraws) if (host.isConnected) redraw(host, kept);
 }
 addEventListener("beforeprint", () => forPaper(true));

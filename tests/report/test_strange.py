@@ -1,0 +1,137 @@
+"""Studies that are half done, broken or odd get a report too: no stack trace, no warning, no untrue verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+
+from hotswap.report import judge, load_results, write_report
+from hotswap.report.figures.choices import _bounds
+from hotswap.report.results import Results
+from hotswap.studies import PAPER
+from hotswap.studies.results import shipped
+from tests.report.made_up import results, timed
+
+Change = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+@pytest.fixture(scope="module")
+def metrics() -> pd.DataFrame:
+    return load_results().metrics
+
+
+def keep(rows: pd.DataFrame, **columns: Any) -> pd.DataFrame:
+    for name, values in columns.items():
+        rows = rows[rows[name].isin(values)]
+    return rows
+
+
+def without_end(algorithm: str, until: int = 100) -> Change:
+    return lambda m: m[(m["algorithm"] != algorithm) | (m["epoch"] <= until)]
+
+
+def spoil(column: str, value: float, **which: Any) -> Change:
+    def change(m: pd.DataFrame) -> pd.DataFrame:
+        m = m.copy()
+        m.loc[m.index.isin(keep(m, **which).index), column] = value
+        return m
+
+    return change
+
+
+STRANGE: dict[str, Change] = {
+    "SGD is not done": without_end("sgd"),
+    "DUCB is not done": without_end("ducb"),
+    "one batch size is done": lambda m: m[(m["batch_size"] == 64) | (m["epoch"] <= 100)],
+    "two epochs": lambda m: keep(m, epoch=[1, 2]),
+    "one epoch": lambda m: keep(m, epoch=[1]),
+    "SGD only": lambda m: keep(m, algorithm=["sgd"]),
+    "DUCB only": lambda m: keep(m, algorithm=["ducb"]),
+    "one batch size": lambda m: keep(m, batch_size=[64]),
+    "one seed": lambda m: keep(m, seed=[0]),
+    "no test error is a number": spoil("test_error", float("nan")),
+    "no objective is a number": spoil("train_nll", float("nan")),
+    "DUCB diverged at one batch size": spoil("train_nll", float("nan"), algorithm=["ducb"], batch_size=[256]),
+    "DUCB diverged": spoil("train_nll", float("inf"), algorithm=["ducb"]),
+    "a tenth of SGD diverged": spoil("train_nll", float("nan"), lr=[1.0], momentum=[0.9]),
+    "an objective of zero": spoil("train_nll", 0.0, algorithm=["ducb"]),
+    "all errors alike": spoil("test_error", 0.021),
+    "an error of zero": spoil("test_error", 0.0, algorithm=["ducb"]),
+}
+
+
+@pytest.mark.parametrize("change", STRANGE.values(), ids=STRANGE.keys())
+def test_a_report_of_what_there_is(change: Change, metrics: pd.DataFrame, tmp_path: Path) -> None:
+    there = change(metrics)
+    whole = load_results()
+    arms = whole.arms.merge(there[["run", "epoch"]])
+    made = Results("strange", (PAPER,), there, arms, whole.timing, whole.curves)
+    written = write_report(made, tmp_path)
+    assert {"claims.md", "index.html"} <= {path.name for path in written}
+    for path in tmp_path.glob("*.png"):
+        assert max(matplotlib.image.imread(path).shape) < 4000, path.name
+    text = (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert not re.search(r"\bnan\b|\binf\b", text)
+    if made.unfinished:
+        verdicts = [claim for claim in judge(made) if claim.number in (1, 2, 3, 4, 6, 7)]
+        assert all(claim.verdict is None for claim in verdicts)
+        assert all("no verdict" in claim.ours for claim in verdicts)
+
+
+@pytest.mark.parametrize(
+    "units",
+    [{"x": []}, {"x": 5}, {"x": [{"seconds": None}]}, {"x": [{"seconds": 1.0}]}],
+    ids=["none", "5", "null", "bare"],
+)
+def test_a_provenance_that_tells_nothing(units: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(shipped(), folder)
+    document = json.loads((folder / "provenance.json").read_text(encoding="utf-8")) | {"units": units}
+    (folder / "provenance.json").write_text(json.dumps(document), encoding="utf-8")
+    write_report(load_results(folder), tmp_path / "report")
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(shipped(), folder)
+    (folder / "arms.parquet").unlink()
+    (folder / "arms.parquet").mkdir()
+    assert any("arms.parquet cannot be read" in sentence for sentence in load_results(folder).missing)
+
+
+def test_one_of_a_folders_files_means_the_folder() -> None:
+    assert load_results(shipped() / "metrics.parquet").specs == load_results().specs
+
+
+def test_without_a_grid_there_is_a_sentence_for_the_picture_that_is_missing(tmp_path: Path) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(shipped(), folder)
+    (folder / "provenance.json").unlink()
+    results = load_results(folder)
+    assert any("no picture of what was chosen" in sentence for sentence in results.missing)
+    assert "choices.png" not in {path.name for path in write_report(results, tmp_path / "r")}
+
+
+@pytest.mark.parametrize("epochs", [(100,), (100, 500)])
+def test_the_cost_is_not_judged_by_one_batch_size(epochs: tuple[int, ...]) -> None:
+    timing = [timed("sgd", 64, 0, 1.0), *(timed("ducb", 64, epoch, 2.0) for epoch in epochs)]
+    found = judge(results(timing=timing))[7]
+    assert found.verdict is None
+    assert "two batch sizes and two epochs" in found.ours
+
+
+def test_cells_of_the_picture_lie_around_their_rates() -> None:
+    for rates in ([100.0, 1.0, 0.01], [3.0], [10.0, 9.0]):
+        bounds = _bounds(np.array(rates))
+        assert len(bounds) == len(rates) + 1
+        assert (np.diff(bounds) < 0).all()
+        assert all(low < rate < high for rate, high, low in zip(rates, bounds, bounds[1:], strict=False))
