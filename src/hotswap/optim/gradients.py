@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from hotswap.errors import ClosureError, SettingError, UnsupportedError
 from hotswap.optim.trials import Closure, scalar, unpack
 
-__all__ = ["Accumulated", "Clipping", "GradientPass", "LossScale", "accumulate", "run_gradient_pass"]
+__all__ = ["Accumulated", "Clipping", "GradientPass", "LossScale", "WithBackward", "accumulate", "run_gradient_pass"]
 
 
 class GradientPass(NamedTuple):
@@ -38,7 +39,7 @@ def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: Los
         parameter.grad = None
     factor = 1.0 if scale is None else scale.value
     with torch.enable_grad():
-        if isinstance(closure, Accumulated):
+        if isinstance(closure, WithBackward):
             loss, aux, by_closure = closure.backward(factor), None, False
         else:
             loss, aux = unpack(closure())
@@ -111,7 +112,19 @@ class Clipping:
             clip_grad_value_(parameters, self.value)
 
 
-class Accumulated:
+class WithBackward(ABC):
+    """A closure that knows two ways: the loss alone, for trials, and the loss with its backward, for the gradient."""
+
+    @abstractmethod
+    def __call__(self) -> Tensor:
+        """The loss, forward only."""
+
+    @abstractmethod
+    def backward(self, factor: float = 1.0) -> Tensor:
+        """The loss, with the gradient of `factor` times it in `.grad`."""
+
+
+class Accumulated(WithBackward):
     """A closure over several minibatches that needs the memory of one; see `accumulate`."""
 
     def __init__(

@@ -123,15 +123,18 @@ class Guard:
 
     @contextmanager
     def gradient_pass(self, parameters: list[Tensor]) -> Iterator[None]:
-        """Remember what is before and after it."""
-        self._survey(parameters)
-        before = self._randomness.read()
+        """Remember what is before and after it; of several passes of one step, before the first and after the last."""
+        if self._random is None:
+            self._survey(parameters)
+        before = self._randomness.read() if self._random is None else self._random[0]
         yield
         self._random = before, self._randomness.read()
         self._after = [place for parts in self._parts for place in _read(parts.buffers)]
 
     def start_here(self, parameters: list[Tensor]) -> None:
-        """There is no gradient pass to watch: trials begin, and the step ends, with what is there now."""
+        """Where no gradient pass was watched, trials begin, and the step ends, with what is there now."""
+        if self._random is not None:
+            return
         self._survey(parameters)
         now = self._randomness.read()
         self._random = now, now

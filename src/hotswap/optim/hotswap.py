@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
@@ -124,6 +125,7 @@ class HotSwap(Optimizer):
         self._reward_scale = self.reward.start(1)
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
+        self._asked: tuple[Closure, Tensor | float] | None = None
         self._guard = Guard(module)
         self._process_group = process_group
         self._agreement = self._new_agreement()
@@ -180,6 +182,8 @@ class HotSwap(Optimizer):
                     f"step({name}=...) must be a function that computes the loss, but it is of type "
                     f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
                 )
+        if closure is None and trial_closure is None and self._asked is not None:
+            (trial_closure, loss), self._asked = self._asked, None
         if closure is None and trial_closure is None:
             self._step_without_search()
             return None
@@ -204,6 +208,24 @@ class HotSwap(Optimizer):
             self._guard.end()
             torch.clear_autocast_cache()
         return start.loss
+
+    @contextmanager
+    def gradient_pass(self) -> Iterator[None]:
+        """For who calls `backward()` himself: evaluations in a `step(trial_closure=...)` share its random numbers.
+
+            with optimizer.gradient_pass():
+                loss = loss_fn(model(x), y)
+                loss.backward()
+            optimizer.step(trial_closure=lambda: loss_fn(model(x), y), loss=loss)
+
+        Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
+        """
+        with self._guard.gradient_pass(self._parameters()):
+            yield
+
+    def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
+        """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
+        self._asked = trial_closure, loss
 
     def _search_and_move(self, start: _Start, proposal: Array, bandit_state: BanditState) -> None:
         walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
@@ -437,7 +459,7 @@ class HotSwap(Optimizer):
         super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
-        self._guard = Guard(self._module)
+        self._guard, self._asked = Guard(self._module), None
         self._agreement = self._new_agreement()
 
     @property

@@ -1,0 +1,1 @@
+"""Hot swapping inside other people's loops: one file a framework, imported by who uses it."""

@@ -1,0 +1,81 @@
+"""Lightning, with automatic optimization.
+
+    class Net(HotSwapModule):
+        def training_step(self, batch, _):
+            return loss_fn(self(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return hotswap.HotSwapSGD(self.parameters())
+
+A plain LightningModule works as well, but its closure runs a backward pass for every trial, and `self.log` counts
+trials as if they were steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.plugins.precision import MixedPrecision
+from torch import Tensor
+
+from hotswap.errors import ClosureError, UnsupportedError
+from hotswap.optim import HotSwap, in_trial
+from hotswap.optim.gradients import WithBackward
+
+__all__ = ["HotSwapModule"]
+
+
+class HotSwapModule(LightningModule):
+    """A LightningModule whose trials are forward only, and log nothing."""
+
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        """As Lightning's, except that a trial is not a training step."""
+        if not in_trial():
+            super().log(*args, **kwargs)
+
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
+        optimizer_closure: Any = None,
+    ) -> None:
+        """As Lightning's, for every optimizer but ours."""
+        inner = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
+        if not isinstance(inner, HotSwap):
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+            return
+        precision = self.trainer.precision_plugin
+        if isinstance(precision, MixedPrecision) and precision.scaler is not None:
+            raise UnsupportedError(
+                "Lightning's precision='16-mixed' steps the optimizer with a GradScaler, which hot swapping cannot "
+                "use; choose precision='bf16-mixed'."
+            )
+        inner.step(_TrainingStep(self, inner, optimizer_closure))
+
+
+class _TrainingStep(WithBackward):
+    """One of Lightning's closures: zero gradients, training step, backward."""
+
+    def __init__(self, module: HotSwapModule, optimizer: Any, closure: Any) -> None:
+        self.module, self.optimizer, self.closure = module, optimizer, closure
+
+    def __call__(self) -> Tensor:
+        """A trial: the training step alone."""
+        return self._loss(self.closure._step_fn().closure_loss)
+
+    def backward(self, factor: float = 1.0) -> Tensor:
+        """All of it, then what Lightning does between a backward and a step: hooks, and clipping."""
+        if factor != 1.0:
+            raise ClosureError("Lightning runs the backward pass itself; leave loss_scale out.")
+        loss = self.module.trainer.precision_plugin._wrap_closure(self.module, self.optimizer, self.closure)
+        return self._loss(self.closure._result.closure_loss if loss is not None else None)
+
+    @staticmethod
+    def _loss(loss: Tensor | None) -> Tensor:
+        if loss is None:
+            raise ClosureError("training_step returned None, so there is no loss to search with; return the loss.")
+        return loss.detach()

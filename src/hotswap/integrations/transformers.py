@@ -1,0 +1,80 @@
+"""Hugging Face Transformers' Trainer, which calls `optimizer.step()` without a closure.
+
+    trainer = HotSwapTrainer(model=model, args=args, train_dataset=data,
+                             optimizers=(hotswap.HotSwapSGD(model.parameters()), None))
+
+Choose `lr_scheduler_type="constant"` in the arguments: a schedule scales the rates that the bandit chooses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Trainer
+
+from hotswap.optim import HotSwap
+
+__all__ = ["HotSwapTrainer"]
+
+
+class HotSwapTrainer(Trainer):
+    """A Trainer whose optimizer, if it is hot-swapped, searches on the minibatches of the step."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._hotswap_seen: list[tuple[dict[str, Any], Any]] = []
+        self._hotswap_loss: Tensor | float = 0.0
+
+    def _hot_swapped(self) -> HotSwap | None:
+        inner = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate wraps it
+        return inner if isinstance(inner, HotSwap) else None
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """As Trainer's, and remembers what a trial has to evaluate."""
+        optimizer = self._hot_swapped()
+        if optimizer is None:
+            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+            return loss
+        if not self._hotswap_seen:
+            self._hotswap_loss = 0.0
+        kept = dict(inputs)
+        with optimizer.gradient_pass():
+            loss = super().training_step(model, inputs, num_items_in_batch)
+        self._hotswap_seen.append((kept, num_items_in_batch))
+        self._hotswap_loss = self._hotswap_loss + loss.detach()
+        if self.accelerator.sync_gradients:
+            seen, self._hotswap_seen = self._hotswap_seen, []
+            optimizer.search_with(lambda: self._hotswap_judge(model, seen), self._hotswap_loss)
+        return loss
+
+    def _hotswap_judge(self, model: Any, seen: list[tuple[dict[str, Any], Any]]) -> Tensor:
+        """The loss of the step's minibatches, as the gradient pass has added it up."""
+        total = torch.zeros(())
+        for inputs, count in seen:
+            with self.compute_loss_context_manager():
+                loss: Any = self.compute_loss(model, self._prepare_inputs(inputs), num_items_in_batch=count)
+            if self.args.n_gpu > 1:
+                loss = loss.mean()
+            if not self._hotswap_scaled(count):
+                loss = loss / self.current_gradient_accumulation_steps
+            total = total.to(loss.device) + loss.detach()
+        return total
+
+    def _hotswap_scaled(self, count: Any) -> bool:
+        """Whether the loss of a minibatch is already its share of the step's."""
+        known = getattr(self, "loss_is_scaled_for_ga", None)
+        if known is not None:
+            return bool(known)
+        return (self.model_accepts_loss_kwargs and count is not None) or self.compute_loss_func is not None
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """As Trainer's, with the rate that was applied last and the trials it took."""
+        optimizer = self._hot_swapped()
+        record = None if optimizer is None else optimizer.last_step
+        if record is not None and "loss" in logs:
+            rate = record.values.get("lr")
+            logs = {**logs, "hotswap_lr": float(rate) if isinstance(rate, int | float) else 0.0}
+            logs["hotswap_trials"] = float(len(record.trials))
+        super().log(logs, *args, **kwargs)

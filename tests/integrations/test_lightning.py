@@ -1,0 +1,157 @@
+"""Lightning's own loop, with the real package."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import hotswap
+from tests.optim.helpers import batches
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from lightning.pytorch import LightningModule, Trainer
+
+    from hotswap.integrations.lightning import HotSwapModule
+
+pytestmark = [
+    pytest.mark.xdist_group("lightning"),
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.filterwarnings("error::hotswap.HotSwapWarning"),
+]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+
+def data() -> TensorDataset:
+    x, y = (torch.cat(parts) for parts in zip(*batches(12), strict=True))
+    return TensorDataset(x, y)
+
+
+class Training:
+    """What both kinds of module share."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.net, self.settings = network(), settings
+        self.steps, self.backwards, self.logged = 0, 0, []
+
+    def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
+        self.steps += 1
+        loss = cross_entropy(self.net(batch[0]), batch[1])
+        self.log("loss", loss)
+        return loss
+
+    def on_after_backward(self) -> None:
+        self.backwards += 1
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return hotswap.HotSwapSGD(self.net.parameters(), **self.settings)
+
+
+class Ours(Training, HotSwapModule):
+    pass
+
+
+class Plain(Training, LightningModule):
+    pass
+
+
+def fit(module: Any, **settings: Any) -> Trainer:
+    torch.manual_seed(1)
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False, **settings,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(data(), batch_size=16))
+    return trainer
+
+
+def by_hand(epochs: int = 2, **settings: Any) -> nn.Sequential:
+    net = network()
+    optimizer = hotswap.HotSwapSGD(net.parameters(), **settings)
+    torch.manual_seed(1)
+    for _ in range(epochs):
+        for x, y in DataLoader(data(), batch_size=16):
+            optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+    return net
+
+
+def test_it_is_the_loop_by_hand_and_trials_are_forward_only() -> None:
+    module = Ours()
+    trainer = fit(module)
+    assert trainer.global_step == 24
+    assert module.backwards == 24
+    assert module.steps > 48  # the trials too
+    for ours, theirs in zip(module.net.state_dict().values(), by_hand().state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_clipping_is_lightnings() -> None:
+    module = Ours()
+    fit(module, gradient_clip_val=0.05)
+    for ours, theirs in zip(module.net.parameters(), by_hand(clip_norm=0.05).parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_plain_module_works_and_is_told_what_it_costs() -> None:
+    module = Plain()
+    with pytest.warns(hotswap.HotSwapWarning, match="The closure calls backward"):
+        fit(module)
+    assert module.backwards > 48
+    for ours, theirs in zip(module.net.state_dict().values(), by_hand().state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_other_optimizers_are_left_alone() -> None:
+    class Adam(Ours):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.net.parameters())
+
+    module = Adam()
+    fit(module)
+    assert module.steps == module.backwards == 24
+
+
+def test_bfloat16_works_and_a_scaler_is_refused() -> None:
+    fit(Ours(), precision="bf16-mixed")
+
+    class Scaled(Ours):
+        def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> None:  # type: ignore[override]
+            return None
+
+    with pytest.raises(hotswap.ClosureError, match="training_step returned None"):
+        fit(Scaled())
+
+
+def test_a_checkpoint_of_lightning_resumes(tmp_path: Path) -> None:
+    whole = Ours()
+    fit(whole)
+    half = Ours()
+    torch.manual_seed(1)
+    trainer = Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(half, DataLoader(data(), batch_size=16))
+    trainer.save_checkpoint(tmp_path / "c.ckpt")
+    state = torch.get_rng_state()
+    rest = Ours()
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False,
+    )  # fmt: skip
+    torch.set_rng_state(state)
+    trainer.fit(rest, DataLoader(data(), batch_size=16), ckpt_path=tmp_path / "c.ckpt")
+    for ours, theirs in zip(rest.net.parameters(), whole.net.parameters(), strict=True):
+        assert torch.equal(ours, theirs)

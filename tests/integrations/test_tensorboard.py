@@ -1,0 +1,51 @@
+"""What is written, and when."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import hotswap
+from hotswap.integrations.tensorboard import TensorBoardLog
+from tests.optim.helpers import batches, loss_of, model
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+
+def test_a_real_writer(tmp_path: Path) -> None:
+    net = model()
+    optimizer = hotswap.HotSwapSGD(net.parameters())
+    with SummaryWriter(str(tmp_path)) as writer:
+        log = TensorBoardLog(writer, optimizer, statistics_every=5)
+        log()  # before the first step there is nothing to say
+        records = []
+        for number, batch in enumerate(batches(10), start=1):
+            optimizer.step(loss_of(net, batch))
+            log(number)
+            records.append(optimizer.last_step)
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    scalars = {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+    for number, record in enumerate(records, start=1):
+        assert record is not None
+        assert scalars["hotswap/lr"][number] == pytest.approx(record.values["lr"], rel=1e-6)
+        assert scalars["hotswap/trials"][number] == len(record.trials)
+        reward = math.log(record.loss_before / record.loss_after)
+        assert scalars["hotswap/reward"][number] == pytest.approx(reward, rel=1e-4, abs=1e-6)
+    assert sorted(scalars["hotswap/mean_reward/32"]) == [5, 10]
+    assert len([tag for tag in scalars if tag.startswith("hotswap/count/")]) == 33
+
+
+def test_what_cannot_be_meant() -> None:
+    net = model()
+    with pytest.raises(hotswap.SettingError, match="a SGD is not hot-swapped"):
+        TensorBoardLog(None, torch.optim.SGD(net.parameters(), lr=1.0))  # type: ignore[arg-type]
+    with pytest.raises(hotswap.SettingError, match="must not be negative"):
+        TensorBoardLog(None, hotswap.HotSwapSGD(net.parameters()), statistics_every=-1)
