@@ -22,6 +22,7 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from benchmarks.measuring import PeakMemory, describe, devices, side_by_side
+from benchmarks.protections import protections
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
 
 
@@ -175,8 +176,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: a look, not a measurement")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="only this one; all there are by default")
+    parser.add_argument("--real", action="store_true", help="what it costs to be right under dropout, batch norm, ...")
     options = parser.parse_args()
     console = Console(width=160)
+    if options.real:
+        for device in [torch.device(options.device)] if options.device else devices():
+            with console.status(f"{device}: protections"):
+                table = protections(device, quick=options.quick)
+            console.print(table)
+        return
     for device in [torch.device(options.device)] if options.device else devices():
         table = Table(
             title=describe(device),

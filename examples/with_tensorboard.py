@@ -1,0 +1,32 @@
+"""See the rates in TensorBoard: `python examples/with_tensorboard.py`, then `tensorboard --logdir runs`."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.tensorboard import SummaryWriter
+
+import hotswap
+from hotswap.data import load_digits
+from hotswap.integrations.tensorboard import TensorBoardLog
+
+
+def main(folder: str = "runs") -> None:
+    torch.manual_seed(0)
+    data = load_digits()
+    x, y = torch.from_numpy(data.train_inputs()), torch.from_numpy(data.train_labels)
+    model = hotswap.networks.multilayer_perceptron((64, 32, 10), seed=0)
+    optimizer = hotswap.HotSwapSGD(model.parameters())
+    with SummaryWriter(folder) as writer:
+        log = TensorBoardLog(writer, optimizer)
+        for _ in range(300):
+            rows = torch.randint(len(x), (64,))
+            optimizer.step(lambda rows=rows: cross_entropy(model(x[rows]), y[rows]))
+            log()
+    print(f"logged to {folder}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,70 @@
+"""A training that is stopped after any step and goes on in another process: `python -m tests.optim.resumed ...`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from hotswap import HotSwap, HotSwapSGD
+
+
+class Run:
+    """Dropout, batch norm and a data order of its own; everything that decides the future is in its state."""
+
+    def __init__(self, kind: str) -> None:
+        torch.manual_seed(0)
+        parts = [nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)]
+        self.net = nn.Sequential(*parts)
+        if kind == "half":
+            self.net.to(torch.bfloat16)
+        self.optimizer: HotSwap
+        if kind == "adam":
+            self.optimizer = HotSwap(torch.optim.Adam(self.net.parameters()))
+        else:
+            self.optimizer = HotSwapSGD(self.net.parameters(), momentum=0.5, clip_norm=1.0)
+        self.order = torch.Generator().manual_seed(7)
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.randn(200, 5, generator=generator).to(self.net[0].weight.dtype)
+        self.y = (self.x[:, 0] > 0).long() + (self.x[:, 1] > 0.5).long()
+
+    def train(self, steps: int) -> list[tuple[int | None, float]]:
+        seen = []
+        for _ in range(steps):
+            rows = torch.randint(200, (16,), generator=self.order)
+            self.optimizer.step(lambda rows=rows: cross_entropy(self.net(self.x[rows]), self.y[rows]))
+            assert self.optimizer.last_step is not None
+            seen.append((self.optimizer.last_step.arm, self.optimizer.last_step.loss_after))
+        return seen
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "order": self.order.get_state(),
+            "random": torch.get_rng_state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.order.set_state(state["order"])
+        torch.set_rng_state(state["random"])
+
+
+def main() -> None:
+    kind, before, after, source, target = sys.argv[1:]
+    run = Run(kind)
+    if source != "-":
+        run.load(torch.load(Path(source), weights_only=True))
+    run.train(int(before))
+    seen = run.train(int(after))
+    torch.save({**run.state(), "seen": seen}, target)
+
+
+if __name__ == "__main__":
+    main()
