@@ -134,6 +134,24 @@ def test_bfloat16_works_and_a_scaler_is_refused() -> None:
         fit(Scaled())
 
 
+def test_accumulation_by_lightning_is_refused() -> None:
+    with pytest.raises(hotswap.UnsupportedError, match="accumulate_grad_batches=3 gives the optimizer the last"):
+        fit(Ours(), accumulate_grad_batches=3)
+
+
+def test_what_is_logged_is_logged_once_a_step() -> None:
+    class Logging(Ours):
+        def log(self, name: str, value: Tensor, *args: Any, **kwargs: Any) -> None:
+            if not hotswap.in_trial():
+                self.logged.append(float(value))
+            super().log(name, value, *args, **kwargs)
+
+    module = Logging()
+    trainer = fit(module)
+    assert len(module.logged) == 24
+    assert float(trainer.callback_metrics["loss"]) == pytest.approx(module.logged[-1])
+
+
 def test_a_checkpoint_of_lightning_resumes(tmp_path: Path) -> None:
     whole = Ours()
     fit(whole)

@@ -48,6 +48,13 @@ class HotSwapModule(LightningModule):
         if not isinstance(inner, HotSwap):
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
             return
+        several = self.trainer.accumulate_grad_batches
+        if several > 1:
+            raise UnsupportedError(
+                f"Lightning's accumulate_grad_batches={several} gives the optimizer the last of the minibatches only, "
+                "so a search would judge on less than the gradient is of; use larger minibatches, or manual "
+                "optimization with hotswap.accumulate."
+            )
         precision = self.trainer.precision_plugin
         if isinstance(precision, MixedPrecision) and precision.scaler is not None:
             raise UnsupportedError(
