@@ -106,14 +106,20 @@ def test_a_batch_larger_than_the_data_is_refused() -> None:
 def test_interrupting_the_demo_leaves_no_traceback_and_no_file(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-c", "from hotswap.cli import main; main()", "demo", "--out", str(tmp_path)]
     process = subprocess.Popen(
-        [*command, "--epochs", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [*command, "--epochs", "1000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
-    assert process.stdout is not None
-    while b"batch size" not in process.stdout.readline():  # it has begun
-        assert process.poll() is None
-    time.sleep(1.0)
-    os.killpg(process.pid, signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    try:
+        assert process.stdout is not None
+        while b"batch size" not in process.stdout.readline():  # it has begun
+            assert process.poll() is None
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert b"Traceback" not in complaint
     assert b"Stopped; no figure was written." in complaint

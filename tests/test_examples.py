@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 def run(name: str, *arguments: str, cwd: Path) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True)
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # tests run side by side
+    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True, env=alone)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -89,6 +89,20 @@ def test_what_is_kept_in_float32_is_saved_and_follows_changes_by_others(tmp_path
     assert (net[0].weight - 0.5).abs().max() < 0.4  # from there, not from what was kept
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_half_precision_does_what_float32_does(nesterov: bool) -> None:
+    """Momentum and weight decay read the θ from before the step, also where a float32 copy of it is kept."""
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        parameter = nn.Parameter(torch.full((3,), 2.0, dtype=dtype))
+        base = torch.optim.SGD([parameter], lr=1.0, momentum=0.5, weight_decay=0.5, nesterov=nesterov)
+        optimizer = HotSwap(base, {"lr": [0.5]})
+        for _ in range(3):
+            take(optimizer, lambda parameter=parameter: parameter.float().sum() + 100)
+        found.append((parameter.detach().float(), base.state[parameter]["momentum_buffer"].float()))
+    torch.testing.assert_close(found[0], found[1], rtol=2e-2, atol=2e-2)
+
+
 def test_exact_moves_refuse_parameters_that_would_round_their_steps_away() -> None:
     net = model(dtype=torch.bfloat16)
     optimizer = HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), {"lr": [1.0, 0.1], "momentum": [0.0, 0.9]})
@@ -253,6 +267,32 @@ def test_the_search_walks_along_the_clipped_direction(base: str) -> None:
 def test_limits_that_cannot_be_meant(clip: dict[str, float], says: str) -> None:
     with pytest.raises(hotswap.SettingError, match=says):
         HotSwapSGD(model().parameters(), **clip)
+
+
+def test_a_step_without_a_search_is_clipped_too() -> None:
+    parameter = nn.Parameter(torch.tensor([4.0]))
+    optimizer = HotSwapSGD([parameter], lr=[1.0], clip_norm=1.0)
+    parameter.grad = torch.tensor([100.0])
+    with pytest.warns(hotswap.HotSwapWarning, match="without a closure"):
+        optimizer.step()
+    assert parameter.item() == pytest.approx(3.0, abs=1e-4)
+
+
+def test_a_loss_scale_does_not_go_with_gradients_of_ones_own() -> None:
+    parameter = nn.Parameter(torch.tensor([4.0]))
+    optimizer = HotSwapSGD([parameter], loss_scale=8.0)
+    parameter.grad = torch.tensor([1.0])
+    with pytest.raises(hotswap.ClosureError, match="brings gradients of its own"):
+        optimizer.step(trial_closure=lambda: parameter.square().sum(), loss=16.0)
+
+
+def test_a_gradient_that_is_not_a_number_never_reaches_the_weights() -> None:
+    """The loss is finite, and so are the trials' losses: only the gradient tells."""
+    parameter = nn.Parameter(torch.tensor([0.0, 4.0]))
+    optimizer = HotSwapSGD([parameter], lr=[0.1, 0.01])
+    with pytest.raises(hotswap.ClosureError, match="its gradient is not"):
+        optimizer.step(lambda: torch.where(parameter > 0, parameter.sqrt(), torch.zeros(())).sum())
+    assert parameter.tolist() == [0.0, 4.0]
 
 
 # --- parameters of all kinds ------------------------------------------------------------------------------------------

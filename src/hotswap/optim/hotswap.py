@@ -201,7 +201,7 @@ class HotSwap(Optimizer):
                 self._search_and_move(start, *proposed)
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
                 self._move.back()
-                self._move.commit()
+                self._move.commit(None)
                 self._record(0, None, start, [])
         finally:
             self._move.forget()
@@ -236,20 +236,17 @@ class HotSwap(Optimizer):
             while not walk.done:
                 self._move.to(walk.arm)
                 trials.append((walk.arm, self._judge(start)))
+                self._move.check_gradients()  # now that the device has been waited for anyway
                 walk = self.search.observe(walk, trials[-1][1])
-            if not any(math.isfinite(loss) for _, loss in trials):
-                self._move.check_gradients()
             chosen = self.search.choose(walk)
             if chosen < 0:
                 self._move.back()
             elif chosen != trials[-1][0]:
                 self._move.to(chosen)
-            if chosen >= 0:
-                self._move.settle(chosen)
         except BaseException:
             self._move.back()
             raise
-        self._move.commit()
+        self._move.commit(chosen if chosen >= 0 else None)
         self._learn(bandit_state, start.to_beat, trials)
         self._record(walk.start, chosen if chosen >= 0 else None, start, trials)
 
@@ -299,6 +296,7 @@ class HotSwap(Optimizer):
         never = self.last_step is None and not self._bandit_state.step.any()
         if never and any(self._move.scale(group) for group in self.param_groups):
             warn_of_no_search()
+        self._clip(self._parameters())
         with with_values(self.base, self.arms.values(self._in_force), self._move.scale):
             self.base.step()
         self.last_step = StepRecord(
@@ -316,6 +314,11 @@ class HotSwap(Optimizer):
         parameters = self._parameters()
         if closure is None:
             assert trial_closure is not None  # the caller has checked
+            if self._loss_scale is not None:
+                raise ClosureError(
+                    "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "
+                    "brings gradients of its own; pass a closure, or leave loss_scale out."
+                )
             self._guard.start_here(parameters)
             return self._start_from_gradients(parameters, trial_closure, loss)
         with self._guard.gradient_pass(parameters):

@@ -5,8 +5,7 @@ A move belongs to one step:
     move.prepare()          save θ and this step's gradients
     move.to(arm)            put the parameters where that arm takes them, as often as there are trials
     move.back()             or return them, bit for bit
-    move.settle(arm)        this one it is: where the parameters are now
-    move.commit()           let the base optimizer's state advance, exactly once, wherever the parameters are
+    move.commit(arm)        this one it is, or None: the base optimizer's state advances, exactly once
     move.forget()           let go of this step's tensors
 
 Candidates are always computed from the saved θ, never from one another: after a trial at a rate of 100, the difference
@@ -152,6 +151,7 @@ class Move(ABC):
     masters: Masters = field(default_factory=Masters, repr=False)
     _copies: Buffers = field(default_factory=Buffers, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
+    _finite: Tensor | None = field(default=None, repr=False)
 
     def scale(self, group: Group) -> float:
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
@@ -171,6 +171,7 @@ class Move(ABC):
                 parameters = [local(owner) for owner in owners]
                 origin = self._origin(kind, owners, parameters)
                 self._moving.append(Moving(group, kind, owners, held, parameters, gradients, origin))
+        self.look_at_gradients()
 
     def _origin(self, kind: Kind, owners: list[Tensor], parameters: list[Tensor]) -> list[Tensor]:
         if kind.rounded:
@@ -178,10 +179,6 @@ class Move(ABC):
         origin = self._copies.like(owners)
         torch._foreach_copy_(origin, parameters)
         return origin
-
-    @abstractmethod
-    def settle(self, arm: int) -> None:
-        """The step will be this arm's: what is kept in float32 goes there too."""
 
     @abstractmethod
     def to(self, arm: int) -> None:
@@ -193,15 +190,18 @@ class Move(ABC):
             moving.back()
 
     @abstractmethod
-    def commit(self) -> None:
-        """Let the base optimizer's state advance by this step's gradient; the parameters stay where they are."""
+    def commit(self, arm: int | None) -> None:
+        """Let the base optimizer's state advance by this step's gradient, and what is kept in float32 go with `arm`.
+
+        The parameters stay where they are: at the arm's candidate, or back at θ for None.
+        """
 
     def forget(self) -> None:
         """Put the gradients of the start point back and let go of this step; buffers stay for the next one."""
         for moving in self._moving:
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient
-        self._moving = []
+        self._moving, self._finite = [], None
 
     def hide_gradients(self) -> None:
         """Take the gradients out of the way of a closure's own zero_grad and backward."""
@@ -209,11 +209,17 @@ class Move(ABC):
             for owner in moving.owners:
                 owner.grad = None
 
-    def check_gradients(self) -> None:
-        """Raise where a gradient is not finite: every trial would be NaN, and so would the base's state, for good."""
+    def look_at_gradients(self) -> None:
+        """Begin to find out whether all gradients are finite, without waiting for the device."""
         parts = [_values(gradient) for moving in self._moving for gradient in moving.gradients]
-        sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=torch.inf) if parts else []
-        finite = not sizes or bool(torch.stack([size.float() for size in sizes]).isfinite().all())
+        sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=torch.inf)
+        self._finite = torch.stack([size.float() for size in sizes]).isfinite().all() if sizes else torch.tensor(True)
+
+    def check_gradients(self) -> None:
+        """Raise where a gradient is not finite: the step would be NaN, and so would the base's state, for good."""
+        if self._finite is None:
+            return  # known to be
+        finite, self._finite = bool(self._finite), None
         if not self.agree(finite):
             raise ClosureError(
                 "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "

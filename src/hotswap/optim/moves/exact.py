@@ -47,9 +47,6 @@ class Exact(Move):
         self.hide_gradients()
         self._advanced = True
 
-    def settle(self, arm: int) -> None:
-        """See `Move.settle`: nothing is kept in float32 here."""
-
     def back(self) -> None:
         """See `Move.back`; the base's state goes back too."""
         super().back()
@@ -60,7 +57,7 @@ class Exact(Move):
                 group.update(_copied(saved))  # some optimizers count their steps in the group
             self._advanced = False
 
-    def commit(self) -> None:
+    def commit(self, arm: int | None) -> None:
         """See `Move.commit`: the last candidate has done it, or a step whose move is taken back does."""
         if not self._advanced:
             self.to(len(self.arms) - 1)

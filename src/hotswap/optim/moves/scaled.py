@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import torch
@@ -44,11 +45,12 @@ class Segment:
     def __post_init__(self) -> None:
         self.as_list = _prefers_lists(self.moving.parameters)
 
-    def settle(self, rate: float) -> None:
-        """Where the origin is kept from step to step, it moves too."""
-        if self.moving.kind.rounded:
-            for origin, *directions in zip(self.moving.origin, *(d for _, d in self.terms), strict=True):
-                origin.copy_(self._candidate(rate, origin, directions))
+    def settled(self, rate: float) -> list[tuple[Tensor, Tensor]]:
+        """What is kept in float32, and where it goes."""
+        if not self.moving.kind.rounded:
+            return []
+        rows = zip(self.moving.origin, *(directions for _, directions in self.terms), strict=True)
+        return [(origin, self._candidate(rate, origin, list(directions))) for origin, *directions in rows]
 
     def _candidate(self, rate: float, origin: Tensor, directions: list[Tensor]) -> Tensor:
         """In float32."""
@@ -93,11 +95,17 @@ class Scaled(Move):
         for segment in self._segments:
             segment.to(rate)  # type: ignore[arg-type]  # a rate is a float
 
-    def settle(self, arm: int) -> None:
-        """See `Move.settle`."""
-        rate = self.arms.axes[0][arm]
-        for segment in self._segments:
-            segment.settle(rate)  # type: ignore[arg-type]  # a rate is a float
+    def commit(self, arm: int | None) -> None:
+        """See `Move.commit`."""
+        rate = None if arm is None else self.arms.axes[0][arm]
+        moved = [] if rate is None else [pair for segment in self._segments for pair in segment.settled(rate)]  # type: ignore[arg-type]
+        self.advance()  # it reads θ and changes directions, so it comes between
+        for origin, candidate in moved:
+            origin.copy_(candidate)
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Let the base optimizer's state advance."""
 
     def forget(self) -> None:
         """See `Move.forget`."""
@@ -119,8 +127,6 @@ class GradientMove(Scaled):
         for moving in self._moving:
             refuse_sparse(moving, "weight_decay", "momentum")
         self._moving = [part for moving in self._moving for part in self._by_age(moving)]
-        if any(moving.group["momentum"] for moving in self._moving):
-            self.check_gradients()
         self._segments = [
             Segment(moving, self._terms(moving), self.scale(moving.group), at_origin=True) for moving in self._moving
         ]
@@ -156,8 +162,8 @@ class GradientMove(Scaled):
             terms.append((mu * mu if group["nesterov"] else mu, buffers))
         return terms
 
-    def commit(self) -> None:
-        """See `Move.commit`."""
+    def advance(self) -> None:
+        """See `Scaled.advance`."""
         for moving in self._moving:
             group, buffers = moving.group, self._buffers(moving)
             if not group["momentum"]:
@@ -228,5 +234,5 @@ class LinearMove(Scaled):
             if self._couples(moving.group):
                 torch._foreach_copy_(moving.gradients, room)
 
-    def commit(self) -> None:
-        """See `Move.commit`: `prepare` has done it."""
+    def advance(self) -> None:
+        """See `Scaled.advance`: `prepare` has done it."""
