@@ -202,3 +202,60 @@ def test_data_loaded_inside_the_closure_is_noticed() -> None:
 
     with pytest.warns(hotswap.HotSwapWarning, match="load the minibatch outside of it"):
         optimizer.step(closure)
+
+
+def test_buffers_that_nobody_writes_to_are_left_alone() -> None:
+    """An expanded one could not be written to, and a large table is not worth a copy at every step."""
+    net = nn.Sequential(nn.Linear(5, 3))
+    net.register_buffer("mask", torch.ones(1).expand(3))
+    net.register_buffer("table", torch.ones(2**18 + 1))
+    optimizer = HotSwapSGD(net.parameters())
+    free = torch.ones(2**18 + 1, requires_grad=True)
+    saved = (net.table * free).square().sum()
+    version = net.table._version
+    for x, y in batches(3):
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x) * net.mask * net.table[:3], y))
+    assert net.table._version == version
+    saved.backward()
+
+
+class Late(nn.Module):
+    """A buffer that is None until the first forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+        self.register_buffer("seen", None)
+        self.found: list[bool] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.found.append(self.seen is None)
+        self.seen = torch.ones(()) if self.seen is None else self.seen + 1
+        return self.linear(x) * self.seen
+
+
+def test_a_buffer_that_was_not_there_is_not_there_for_trials() -> None:
+    net = Late()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    assert all(net.found)
+    assert net.seen == 1
+
+
+def test_a_gradient_pass_that_came_to_nothing_is_forgotten() -> None:
+    masks = Masks()
+    net = nn.Sequential(nn.Linear(5, 16), masks, nn.Linear(16, 3))
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), (other_x, other_y) = batches(2)
+    with optimizer.gradient_pass():
+        cross_entropy(net(x), y).backward()
+    optimizer.zero_grad()  # this minibatch is left out
+    masks.seen.clear()
+    with optimizer.gradient_pass():
+        loss = cross_entropy(net(other_x), other_y)
+        loss.backward()
+    drawn = torch.rand(3)  # somebody else's numbers in between
+    optimizer.step(trial_closure=lambda: cross_entropy(net(other_x), other_y), loss=loss)
+    assert all(torch.equal(mask, masks.seen[0]) for mask in masks.seen)
+    assert not torch.equal(torch.rand(3), drawn)

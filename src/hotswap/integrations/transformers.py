@@ -27,6 +27,11 @@ class HotSwapTrainer(Trainer):
         self._hotswap_seen: list[tuple[dict[str, Any], Any]] = []
         self._hotswap_loss: Tensor | float = 0.0
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As Trainer's; minibatches of a training that was interrupted are forgotten."""
+        self._hotswap_seen = []
+        return super().train(*args, **kwargs)
+
     def _hot_swapped(self) -> HotSwap | None:
         inner = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate wraps it
         return inner if isinstance(inner, HotSwap) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ Group = Any
 class Agreement:
     """Averages over the processes of a group. Without one, or in a group of one, everything is as it is."""
 
-    def __init__(self, group: Group, device: torch.device) -> None:
+    def __init__(self, group: Group, device: Callable[[], torch.device]) -> None:
         known = group is None or group is False or (dist.is_available() and isinstance(group, dist.ProcessGroup))
         if not known:
             raise SettingError(
@@ -51,4 +52,4 @@ class Agreement:
 
     def _device(self) -> torch.device:
         """Where the group's backend wants its tensors."""
-        return self.device if dist.get_backend(self.group) == "nccl" else torch.device("cpu")
+        return self.device() if dist.get_backend(self.group) == "nccl" else torch.device("cpu")

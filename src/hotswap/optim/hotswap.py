@@ -126,13 +126,14 @@ class HotSwap(Optimizer):
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
         self._asked: tuple[Closure, Tensor | float] | None = None
+        self._busy = False
         self._guard = Guard(module)
         self._process_group = process_group
         self._agreement = self._new_agreement()
         self.last_step = None
 
     def _new_agreement(self) -> Agreement:
-        agreement = Agreement(self._process_group, self._parameters()[0].device)
+        agreement = Agreement(self._process_group, lambda: self._parameters()[0].device)
         self._move.agree = self._agree_on_shards
         return agreement
 
@@ -182,11 +183,13 @@ class HotSwap(Optimizer):
                     f"step({name}=...) must be a function that computes the loss, but it is of type "
                     f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
                 )
-        if closure is None and trial_closure is None and self._asked is not None:
-            (trial_closure, loss), self._asked = self._asked, None
+        asked, self._asked = self._asked, None
+        if closure is None and trial_closure is None and asked is not None:
+            trial_closure, loss = asked
         if closure is None and trial_closure is None:
             self._step_without_search()
             return None
+        self._busy = True
         try:
             start = self._start_point(closure, trial_closure, loss)
             proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
@@ -204,6 +207,7 @@ class HotSwap(Optimizer):
                 self._move.commit(None)
                 self._record(0, None, start, [])
         finally:
+            self._busy = False
             self._move.forget()
             self._guard.end()
             torch.clear_autocast_cache()
@@ -220,8 +224,19 @@ class HotSwap(Optimizer):
 
         Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
         """
-        with self._guard.gradient_pass(self._parameters()):
-            yield
+        self._busy = True
+        try:
+            with self._guard.gradient_pass(self._parameters()):
+                yield
+        finally:
+            self._busy = False
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients, and forget a gradient pass or a search that was to come of them."""
+        super().zero_grad(set_to_none)
+        if not self._busy:  # a closure may call it, too
+            self._guard.drop()
+            self._asked = None
 
     def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
@@ -462,7 +477,7 @@ class HotSwap(Optimizer):
         super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
-        self._guard, self._asked = Guard(self._module), None
+        self._guard, self._asked, self._busy = Guard(self._module), None, False
         self._agreement = self._new_agreement()
 
     @property
