@@ -183,6 +183,10 @@ class Guard:
                 self._modules.append(self.module)
         self._randomness = Randomness({parameter.device for parameter in parameters})
         self._parts = [Parts.of(module) for module in self._modules]
+        for parts in self._parts:
+            for replica in parts.replicas:  # as it would itself, in the forward to come
+                if replica.will_sync_module_buffers():  # type: ignore[no-untyped-call]
+                    replica._sync_buffers()  # type: ignore[no-untyped-call]
         self._before = self._read()
 
     def _read(self) -> list[Place]:

@@ -51,6 +51,13 @@ def test_trials_leave_ddps_buffers_alone(tmp_path: Path) -> None:
     assert all(result["equal"] for result in run("ddp_buffers", 2, tmp_path))
 
 
+def test_trials_see_the_buffers_that_the_gradient_pass_saw(tmp_path: Path) -> None:
+    first, second = run("ddp_function", 2, tmp_path)
+    assert all(len(step) == 1 for step in first["seen"])
+    assert first["seen"] == second["seen"]
+    assert len({step[0] for step in first["seen"]}) > 5
+
+
 def test_a_sharded_model_is_one_model(tmp_path: Path) -> None:
     for result in run("fsdp", 2, tmp_path):
         for name, found in result.items():

@@ -125,6 +125,35 @@ def ddp_buffers(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return {"equal": equal}
 
 
+class Drifting(nn.Module):
+    """A buffer that every forward changes, by data that differ between processes, and that decides the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(5, 3)
+        self.register_buffer("shift", torch.zeros(()))
+        self.seen: list[float] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(self.shift.item())
+        scores: Tensor = self.linear(x) * (1 + self.shift)
+        self.shift.mul_(0.5).add_(x.mean())
+        return scores
+
+
+def ddp_function(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """All evaluations of a step see the buffers that the gradient pass saw, which were those of the first process."""
+    replica = DistributedDataParallel(Drifting())
+    optimizer = HotSwapSGD(replica.parameters())
+    seen = []
+    for x, y in minibatches(rank, 8):
+        replica.module.seen.clear()
+        optimizer.step(lambda x=x, y=y: cross_entropy(replica(x), y))
+        seen.append(sorted(set(replica.module.seen)))
+    return {"seen": seen}
+
+
 def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """A sharded model does what one process would do with everything, and goes on from a distributed checkpoint."""
     found: dict[str, Any] = {}
@@ -231,6 +260,7 @@ def dead(rank: int, world: int, folder: Path) -> dict[str, Any]:
 TASKS: dict[str, Task] = {
     "ddp": ddp,
     "ddp_buffers": ddp_buffers,
+    "ddp_function": ddp_function,
     "fsdp": fsdp,
     "nan": nan,
     "accumulated": accumulated,
