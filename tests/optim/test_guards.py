@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from itertools import pairwise
@@ -259,3 +260,17 @@ def test_a_gradient_pass_that_came_to_nothing_is_forgotten() -> None:
     optimizer.step(trial_closure=lambda: cross_entropy(net(other_x), other_y), loss=loss)
     assert all(torch.equal(mask, masks.seen[0]) for mask in masks.seen)
     assert not torch.equal(torch.rand(3), drawn)
+
+
+def test_modules_are_found_also_after_a_freeze() -> None:
+    """Who forks workers often freezes what is there before."""
+    net = noisy()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    gc.freeze()
+    try:
+        optimizer.step(lambda: cross_entropy(net(x), y))
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    assert net[1].num_batches_tracked == 1

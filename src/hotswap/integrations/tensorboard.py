@@ -8,7 +8,6 @@ for x, y in loader:
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hotswap.errors import SettingError
@@ -49,8 +48,7 @@ class TensorBoardLog:
         if record.trials:
             self._add("loss_before", record.loss_before, number)
             self._add("loss_after", record.loss_after, number)
-            if record.loss_before > 0 and record.loss_after > 0:
-                self._add("reward", math.log(record.loss_before) - math.log(record.loss_after), number)
+            self._add("reward", max(record.rewards), number)
         if self.statistics_every and number % self.statistics_every == 0:
             for arm, row in enumerate(self.optimizer.statistics()):
                 self._add(f"count/{arm:02}", row.count, number)

@@ -26,6 +26,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedBuffer
 
+from hotswap.errors import UnsupportedError
+
 __all__ = ["Guard", "Randomness", "roots_of"]
 
 
@@ -58,7 +60,12 @@ def roots_of(parameters: Iterable[Tensor]) -> list[nn.Module]:
     themselves, wake up and import half a library.
     """
     wanted = {id(parameter) for parameter in parameters}
+    frozen = gc.get_freeze_count() > 0  # objects that were frozen are not listed
+    if frozen:
+        gc.unfreeze()
     alive = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+    if frozen:
+        gc.freeze()
     parents: dict[int, list[nn.Module]] = {}
     for module in alive:
         for child in (vars(module).get("_modules") or {}).values():
@@ -185,6 +192,11 @@ class Guard:
         self._parts = [Parts.of(module) for module in self._modules]
         for parts in self._parts:
             for replica in parts.replicas:  # as it would itself, in the forward to come
+                if replica._join_config.enable:
+                    raise UnsupportedError(
+                        "A model in join() keeps processes going that have run out of data, but they could not take "
+                        "part in a search; give all processes the same number of minibatches."
+                    )
                 if replica.will_sync_module_buffers():  # type: ignore[no-untyped-call]
                     replica._sync_buffers()  # type: ignore[no-untyped-call]
         self._before = self._read()

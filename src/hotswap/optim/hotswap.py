@@ -262,8 +262,8 @@ class HotSwap(Optimizer):
             self._move.back()
             raise
         self._move.commit(chosen if chosen >= 0 else None)
-        self._learn(bandit_state, start.to_beat, trials)
-        self._record(walk.start, chosen if chosen >= 0 else None, start, trials)
+        rewards = self._learn(bandit_state, start.to_beat, trials)
+        self._record(walk.start, chosen if chosen >= 0 else None, start, trials, rewards)
 
     def _judge(self, start: _Start) -> float:
         if start.judge_needs_grad:
@@ -284,7 +284,7 @@ class HotSwap(Optimizer):
             if not math.isclose(again, start.to_beat, rel_tol=3e-2 if rough else 1e-3, abs_tol=1e-6):
                 warn_of_another_loss(start.to_beat, again)
 
-    def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> None:
+    def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
         """Every arm tried is rewarded, not only the one taken."""
         before = np.array([to_beat])
         arms = np.array([[arm for arm, _ in trials]])
@@ -293,8 +293,16 @@ class HotSwap(Optimizer):
             self._reward_scale = self.reward.follow(self._reward_scale, before)
             rewards = self.reward.grant(self._reward_scale, before, losses)
         self._bandit_state = self.bandit.observe(bandit_state, arms, rewards)
+        return tuple(rewards[0].tolist())
 
-    def _record(self, begun: int, arm: int | None, start: _Start, trials: list[tuple[int, float]]) -> None:
+    def _record(
+        self,
+        begun: int,
+        arm: int | None,
+        start: _Start,
+        trials: list[tuple[int, float]],
+        rewards: tuple[float, ...] = (),
+    ) -> None:
         if arm is not None:
             self._in_force = arm
         self.last_step = StepRecord(
@@ -304,6 +312,7 @@ class HotSwap(Optimizer):
             loss_before=start.to_beat,
             loss_after=start.to_beat if arm is None else dict(trials)[arm],
             trials=tuple(trials),
+            rewards=rewards,
             aux=start.aux,
         )
 

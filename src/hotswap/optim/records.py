@@ -22,6 +22,7 @@ class StepRecord:
         loss_before: The loss that the trials had to beat; NaN for a step without a search.
         loss_after: The same loss after the step; equal to `loss_before` when nothing moved.
         trials: Arm and loss of each trial, in order.
+        rewards: What each trial was worth to the bandit.
         aux: What the closure returned beside its loss in the gradient pass, so before the step.
     """
 
@@ -31,6 +32,7 @@ class StepRecord:
     loss_before: float
     loss_after: float
     trials: tuple[tuple[int, float], ...]
+    rewards: tuple[float, ...] = ()
     aux: object = None
 
 
