@@ -211,15 +211,18 @@ class Move(ABC):
 
     def look_at_gradients(self) -> None:
         """Begin to find out whether all gradients are finite, without waiting for the device."""
+        self._finite = self._norms_finite(2)  # the fastest; whether it has only overflowed is asked when it matters
+
+    def _norms_finite(self, order: float) -> Tensor:
         parts = [_values(gradient) for moving in self._moving for gradient in moving.gradients]
-        sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=torch.inf)
-        self._finite = torch.stack([size.float() for size in sizes]).isfinite().all() if sizes else torch.tensor(True)
+        sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=order)
+        return torch.stack([size.float() for size in sizes]).isfinite().all() if sizes else torch.tensor(True)
 
     def check_gradients(self) -> None:
         """Raise where a gradient is not finite: the step would be NaN, and so would the base's state, for good."""
         if self._finite is None:
             return  # known to be
-        finite, self._finite = bool(self._finite), None
+        finite, self._finite = bool(self._finite) or bool(self._norms_finite(torch.inf)), None
         if not self.agree(finite):
             raise ClosureError(
                 "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "
