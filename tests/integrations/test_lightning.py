@@ -18,6 +18,7 @@ from tests.optim.helpers import batches
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.plugins.precision import MixedPrecision
 
     from hotswap.integrations.lightning import HotSwapModule
 
@@ -125,13 +126,18 @@ def test_other_optimizers_are_left_alone() -> None:
 
 def test_bfloat16_works_and_a_scaler_is_refused() -> None:
     fit(Ours(), precision="bf16-mixed")
+    scaled = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
+    with pytest.raises(hotswap.UnsupportedError, match="steps the optimizer with a GradScaler"):
+        fit(Ours(), plugins=[scaled])
 
-    class Scaled(Ours):
+
+def test_a_training_step_without_a_loss() -> None:
+    class Silent(Ours):
         def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> None:  # type: ignore[override]
             return None
 
     with pytest.raises(hotswap.ClosureError, match="training_step returned None"):
-        fit(Scaled())
+        fit(Silent())
 
 
 def test_accumulation_by_lightning_is_refused() -> None:

@@ -295,6 +295,15 @@ def test_a_gradient_that_is_not_a_number_never_reaches_the_weights() -> None:
     assert parameter.tolist() == [0.0, 4.0]
 
 
+def test_nor_the_momentum_where_a_scheduler_stands_at_zero() -> None:
+    parameter = nn.Parameter(torch.tensor([0.0, 4.0]))
+    optimizer = HotSwapSGD([parameter], lr=[0.1], momentum=0.9)
+    optimizer.param_groups[0]["lr"] = 0.0
+    with pytest.raises(hotswap.ClosureError, match="its gradient is not"):
+        optimizer.step(lambda: torch.where(parameter > 0, parameter.sqrt(), torch.zeros(())).sum())
+    assert not optimizer.state
+
+
 # --- parameters of all kinds ------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hotswap.ensemble.model import classification_loss
+from hotswap.ensemble.kernels import mean_loss
 from hotswap.ensemble.updates import Update
 
 __all__ = ["Ensemble", "EpochTally", "Measured", "TrainingData"]
@@ -155,7 +155,7 @@ class Ensemble:
         chunk = max(1, EVALUATION_BYTES // (len(theta) * 1024 * theta.element_size()))
         for part_x, part_y in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
             scores = model.scores(theta, part_x).double()
-            nll += classification_loss(scores, part_y) * len(part_y)
+            nll += mean_loss(scores, part_y) * len(part_y)
             wrong += (scores.argmax(-1) != part_y).sum(-1)
         broken = ~theta.isfinite().all(1)
         return torch.where(broken, torch.nan, nll / len(y)), wrong / len(y)

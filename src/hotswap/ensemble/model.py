@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Gradient", "Group", "Model", "classification_loss"]
+__all__ = ["Gradient", "Group", "Model"]
 
 
 class Gradient(NamedTuple):
@@ -80,10 +80,3 @@ class Model(ABC):
         """`(R,)` the Euclidean norm of the gradient at θ."""
         norm: Tensor = torch.linalg.vector_norm(self.gradient(theta, x, y).direction, dim=1)
         return norm
-
-
-def classification_loss(scores: Tensor, y: Tensor) -> Tensor:
-    """Mean negative log likelihood over the samples: `(..., B, C)` and `(B,)` give `(...,)`."""
-    likelihood = torch.log_softmax(scores, dim=-1)
-    labels = y.view(-1, 1).expand(*scores.shape[:-1], 1)
-    return -likelihood.gather(-1, labels).squeeze(-1).mean(-1)

@@ -204,6 +204,7 @@ class HotSwap(Optimizer):
                 self._search_and_move(start, *proposed)
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
                 self._move.back()
+                self._move.check_gradients()
                 self._move.commit(None)
                 self._record(0, None, start, [])
         finally:
