@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 import time
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,11 +22,30 @@ def devices() -> list[torch.device]:
     return [*found, torch.device("cuda")] if torch.cuda.is_available() else found
 
 
-def describe(device: torch.device) -> str:
+def origin(device: torch.device) -> dict[str, str]:
     """What ran here, to stand beside the numbers."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    command = " ".join(["python -m", sys.modules["__main__"].__spec__.name, *sys.argv[1:]])
-    return f"{name}; torch {torch.__version__}, Python {platform.python_version()}; {date.today()}; {command}"
+    spec = sys.modules["__main__"].__spec__
+    return {
+        "device": name,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "date": str(date.today()),
+        "command": f"python -m {spec.name if spec else 'benchmarks'}",
+    }
+
+
+def describe(device: torch.device) -> str:
+    """The same in one line."""
+    of = origin(device)
+    return f"{of['device']}; torch {of['torch']}, Python {of['python']}; {of['date']}; {of['command']}"
+
+
+def keep(folder: Path, name: str, device: torch.device, rows: list[dict[str, Any]], **more: Any) -> None:
+    """Write what was measured to a file, from which `docs/numbers.py` fills the documentation."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = origin(device) | more | {"rows": rows}
+    (folder / f"{name}-{device.type}.json").write_text(json.dumps(table, indent=1) + "\n")
 
 
 def synchronize(device: torch.device) -> None:

@@ -6,21 +6,29 @@ norm, and set beside the time of whole steps that are not timed inside.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks.measuring import describe, synchronize
-from hotswap.optim import guards
+from benchmarks.measuring import describe, keep, synchronize
 from hotswap.optim.agreement import Agreement
+from hotswap.optim.guards import Guard
+from hotswap.optim.guards.buffers import Page
+from hotswap.optim.guards.randomness import Randomness
+from hotswap.optim.moves.base import Move
 
 
 class Convolutions(nn.Module):
@@ -48,18 +56,25 @@ def pictures(size: int) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class Clock:
-    """Seconds spent in pieces of code, by name."""
+    """Seconds spent in pieces of code, by name; what is timed inside another piece is not that piece's."""
 
     device: torch.device
     spent: dict[str, float] = field(default_factory=dict)
+    _inside: list[float] = field(default_factory=list)
 
     @contextmanager
     def timing(self, name: str) -> Iterator[None]:
         synchronize(self.device)
+        self._inside.append(0.0)
         began = time.perf_counter()
-        yield
-        synchronize(self.device)
-        self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - began
+        try:
+            yield
+        finally:
+            synchronize(self.device)
+            whole = time.perf_counter() - began
+            self.spent[name] = self.spent.get(name, 0.0) + whole - self._inside.pop()
+            if self._inside:
+                self._inside[-1] += whole
 
     def around(self, name: str, function: Callable[..., object]) -> Callable[..., object]:
         def timed(*args: object, **kwargs: object) -> object:
@@ -70,28 +85,39 @@ class Clock:
 
 
 PIECES = (
-    ("random numbers", guards.Randomness, "read"),
-    ("random numbers", guards.Randomness, "write"),
-    ("buffers", guards, "_read"),
-    ("buffers", guards, "_write"),
-    ("finding modules", guards.Guard, "_survey"),
-    ("stale shards", guards.Guard, "_reshard"),
-    ("one decision", Agreement, "mean"),
+    ("random numbers", Randomness, "read"),
+    ("random numbers", Randomness, "write"),
+    ("buffers", Page, "read"),
+    ("buffers", Page, "write"),
+    ("modules", Guard, "_survey"),
+    ("modules", Guard, "_reshard"),
+    ("finite gradient", Move, "look_at_gradients"),
+    ("finite gradient", Move, "check_gradients"),
 )
+PROTECTIONS = tuple(dict.fromkeys(name for name, *_ in PIECES))
 
 
-def protections(device: torch.device, *, quick: bool) -> Table:
+def protections(device: torch.device, *, quick: bool, folder: Path | None = None) -> Table:
     """A table of what each protection adds, on one device."""
-    table = Table(title=describe(device), caption="ms a step; the aim is at most 5 % together from 20 M weights on")
-    names = list(dict.fromkeys(name for name, *_ in PIECES))
-    for column in ("network", "step", "trials", *names, "together", "of a step"):
+    decision = one_decision(20 if quick else 500)
+    table = Table(
+        title=describe(device),
+        caption="ms a trial, with its share of what a step does once; the aim is at most 5 % of a step together. "
+        f"Where two processes train together (gloo), one decision costs {1e3 * decision:.3f} ms a trial more.",
+    )
+    for column in ("network", "step", "trials", *PROTECTIONS, "together", "of a step"):
         table.add_column(column, justify="left" if column == "network" else "right")
+    rows: list[dict[str, Any]] = []
     rounds = 3 if quick else (10 if device.type == "cpu" else 100)
     for name, network, batch in (
         ("convolutions, 20 M, batch 32", Convolutions, lambda: pictures(32)),
         ("784-4096-4096-10, 20 M, batch 64", _wide, _images),
     ):
-        table.add_row(name, *_row(network, batch, device, rounds, names))
+        measured = measure(network(), batch(), device, rounds)
+        rows.append({"network": name, **asdict(measured)})
+        table.add_row(name, *_row(measured))
+    if folder is not None:
+        keep(folder, "protections", device, rows, one_decision=decision)
     return table
 
 
@@ -104,46 +130,66 @@ def _images() -> tuple[Tensor, Tensor]:
     return x, x.sum(1).gt(0).long()
 
 
-def _row(
-    network: Callable[[], nn.Module],
-    batch: Callable[[], tuple[Tensor, Tensor]],
-    device: torch.device,
-    rounds: int,
-    names: list[str],
-) -> list[str]:
+@dataclass(frozen=True)
+class Measured:
+    """Seconds a step, of steps that were not timed inside and of the protections in others; trials a step."""
+
+    step: float
+    trials: float
+    spent: dict[str, float]
+
+
+def measure(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device, rounds: int) -> Measured:
     torch.manual_seed(0)
-    model = network().to(device)
+    model = model.to(device)
     optimizer = hotswap.HotSwapSGD(model.parameters(), lr=hotswap.log_grid(1, 1e-3, 7))
-    x, y = (part.to(device) for part in batch())
+    x, y = (part.to(device) for part in batch)
     clock, trials = Clock(device), 0
 
-    def step() -> None:
+    def step() -> int:
         optimizer.step(lambda: cross_entropy(model(x), y))
+        return len(optimizer.last_step.trials)
 
     for _ in range(8):
         step()
     for _ in range(rounds):
         with clock.timing("step"):
             step()
-        trials += len(optimizer.last_step.trials)
-    whole = clock.spent["step"] / rounds
+    whole = clock.spent.pop("step") / rounds
     kept = [(owner, attribute, getattr(owner, attribute)) for _, owner, attribute in PIECES]
     try:
-        for (name, owner, attribute), (*_, function) in zip(PIECES, kept, strict=True):
+        for (name, *_), (owner, attribute, function) in zip(PIECES, kept, strict=True):
             setattr(owner, attribute, clock.around(name, function))
-        for _ in range(rounds):
-            step()
+        trials = sum(step() for _ in range(rounds))
     finally:
         for owner, attribute, function in kept:
             setattr(owner, attribute, function)
-    spent = {name: clock.spent.get(name, 0.0) / rounds for name in names}
-    spent["finding modules"] -= spent["buffers"] / (2 + trials / rounds)  # it reads the buffers once
-    together = sum(spent.values())
-    numbers = (f"{1e3 * spent[name]:.3f}" for name in names)
-    return [
-        f"{1e3 * whole:.1f}",
-        f"{trials / rounds:.1f}",
-        *numbers,
-        f"{1e3 * together:.3f}",
-        f"{together / whole:.1%}",
-    ]
+    return Measured(whole, trials / rounds, {name: clock.spent[name] / rounds for name in PROTECTIONS})
+
+
+def _row(measured: Measured) -> list[str]:
+    together = sum(measured.spent.values())
+    each = [1e3 * seconds / measured.trials for seconds in (*measured.spent.values(), together)]
+    share = f"{together / measured.step:.1%}"
+    return [f"{1e3 * measured.step:.1f}", f"{measured.trials:.1f}", *(f"{ms:.3f}" for ms in each), share]
+
+
+def one_decision(rounds: int) -> float:
+    """Seconds to average a trial's loss over two processes on one machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(_decide, args=(Path(folder), rounds), nprocs=2)
+        return float((Path(folder) / "seconds").read_text())
+
+
+def _decide(rank: int, folder: Path, rounds: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=(folder / "meet").as_uri(), rank=rank, world_size=2)
+    agreement, loss = Agreement(None, lambda: torch.device("cpu")), torch.tensor(1.0)
+    for _ in range(10):
+        agreement.mean(loss)
+    began = time.perf_counter()
+    for _ in range(rounds):
+        agreement.mean(loss)
+    if rank == 0:
+        (folder / "seconds").write_text(str((time.perf_counter() - began) / rounds))
+    dist.destroy_process_group()

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks.measuring import PeakMemory, describe, devices, side_by_side
+from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
 from benchmarks.protections import protections
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
 
@@ -172,40 +173,51 @@ def extra_memory(case: Case, device: torch.device, *, adam: bool) -> tuple[float
     return (kept[1] - kept[0]) / size, (peaks[1] - peaks[0]) / size
 
 
+def overheads(device: torch.device, console: Console, *, quick: bool, folder: Path | None) -> Table:
+    """One row per network."""
+    table = Table(
+        title=describe(device),
+        caption="ms; memory beyond the base's, kept / at the peak, in copies of the parameters",
+    )
+    headings = ("forward", "fwd+bwd", "SGD step", "hot step", "trials", "ratio", "limit", "overhead", "to reach")
+    for column in ("network", *headings, "memory SGD", "memory Adam"):
+        table.add_column(column, justify="left" if column == "network" else "right")
+    rows = []
+    for case in CASES:
+        small = "paper" in case.name or device.type == "cuda"
+        rounds = 10 if quick else (300 if small else 25)
+        with console.status(f"{device}: {case.name}"):
+            row = measure(case, device, rounds, warm_up=60 if small else 40)
+        rows.append(
+            {"network": case.name, "to_reach": case.target, **asdict(row), "ratio": row.ratio, "limit": row.limit}
+        )
+        table.add_row(
+            case.name,
+            *(f"{1e3 * t:.3f}" for t in (row.forward, row.forward_backward, row.sgd, row.hot)),
+            *(f"{x:.2f}" for x in (row.trials, row.ratio, row.limit)),
+            f"{row.ratio / row.limit:.3f}",
+            f"{case.target:.2f}" if case.target else "",
+            *(f"{kept:.2f} / {peak:.2f}" for kept, peak in (row.extra_sgd, row.extra_adam)),
+        )
+    if folder is not None:
+        keep(folder, "step-cost", device, rows)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: a look, not a measurement")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="only this one; all there are by default")
     parser.add_argument("--real", action="store_true", help="what it costs to be right under dropout, batch norm, ...")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
     console = Console(width=160)
-    if options.real:
-        for device in [torch.device(options.device)] if options.device else devices():
-            with console.status(f"{device}: protections"):
-                table = protections(device, quick=options.quick)
-            console.print(table)
-        return
     for device in [torch.device(options.device)] if options.device else devices():
-        table = Table(
-            title=describe(device),
-            caption="ms; memory beyond the base's, kept / at the peak, in copies of the parameters",
-        )
-        headings = ("forward", "fwd+bwd", "SGD step", "hot step", "trials", "ratio", "limit", "overhead", "to reach")
-        for column in ("network", *headings, "memory SGD", "memory Adam"):
-            table.add_column(column, justify="left" if column == "network" else "right")
-        for case in CASES:
-            small = "paper" in case.name or device.type == "cuda"
-            rounds = 10 if options.quick else (300 if small else 25)
-            with console.status(f"{device}: {case.name}"):
-                row = measure(case, device, rounds, warm_up=60 if small else 40)
-            table.add_row(
-                case.name,
-                *(f"{1e3 * t:.3f}" for t in (row.forward, row.forward_backward, row.sgd, row.hot)),
-                *(f"{x:.2f}" for x in (row.trials, row.ratio, row.limit)),
-                f"{row.ratio / row.limit:.3f}",
-                f"{case.target:.2f}" if case.target else "",
-                *(f"{kept:.2f} / {peak:.2f}" for kept, peak in (row.extra_sgd, row.extra_adam)),
-            )
+        if options.real:
+            with console.status(f"{device}: protections"):
+                table = protections(device, quick=options.quick, folder=options.keep)
+        else:
+            table = overheads(device, console, quick=options.quick, folder=options.keep)
         console.print(table)
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 from itertools import product
+from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import cross_entropy
 
-from benchmarks.measuring import describe, devices, seconds
+from benchmarks.measuring import describe, devices, keep, seconds
 from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
 from hotswap.data import load_mnist
 from hotswap.ensemble import AdaDelta, Ducb, Ensemble, Mlp, Sgd, TrainingData, Update
@@ -105,6 +106,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=216, help="SGD runs of the ensemble")
     parser.add_argument("--steps", type=int, default=195, help="steps to time")
     parser.add_argument("--precision", choices=["tf32", "fp32"], default="tf32")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     device = devices()[-1]
@@ -126,7 +128,7 @@ def main() -> None:
     )
     for heading in (*headings, "of FLOP floor", f"minutes for {EPOCHS} epochs"):
         table.add_column(heading, justify="right")
-    total = 0.0
+    total, rows = 0.0, []
     for batch in options.batch_size or BATCHES:
         for kind, runs in (("sgd", options.runs), ("adadelta", 3), ("ducb", 3)):
             with console.status(f"batch {batch}, {kind}"):
@@ -136,16 +138,19 @@ def main() -> None:
             steps = 50_000 // batch
             minutes = taken * steps * EPOCHS / 60
             total += minutes
-            floors = ("", "")
-            if kind == "sgd":
-                by_bytes, by_flop = 7 * 4 * runs * size / bandwidth, 6 * runs * size * batch / rate
-                floors = (f"{by_bytes / taken:.0%}", f"{by_flop / taken:.0%}")
+            by_bytes, by_flop = 7 * 4 * runs * size / bandwidth, 6 * runs * size * batch / rate
+            floors = (f"{by_bytes / taken:.0%}", f"{by_flop / taken:.0%}") if kind == "sgd" else ("", "")
+            times = {"step": taken, "alone": single, "loop": loop, "by_bytes": by_bytes, "by_flop": by_flop}
+            rows.append({"batch": batch, "algorithm": kind, "runs": runs, **times})
             speed = runs / taken / steps
             alone = (f"{1e3 * t:.3f} ({t * runs / taken:.1f}x)" for t in (single, loop))
             row = (f"{1e3 * taken:.3f}", f"{speed:.1f}", *alone, *floors)
             table.add_row(str(batch), kind, str(runs), *row, f"{minutes:.1f}")
     table.caption = f"{total:.1f} minutes for all of it, evaluations not counted"
     console.print(table)
+    if options.keep is not None:
+        ceiling = {"bytes_per_second": bandwidth, "flop_per_second": rate, "precision": options.precision}
+        keep(options.keep, "study-speed", device, rows, **ceiling)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ rounding: most steps of a search are smaller than the rounding of such a paramet
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,8 +70,13 @@ class Buffers:
 
 def local(tensor: Tensor) -> Tensor:
     """This process's part of a tensor that several share, in the same memory; any other as it is."""
+    if type(tensor) in ORDINARY:
+        return tensor
     part: Tensor = getattr(tensor, "_local_tensor", tensor)
     return part
+
+
+ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 class Masters:
@@ -151,7 +157,8 @@ class Move(ABC):
     masters: Masters = field(default_factory=Masters, repr=False)
     _copies: Buffers = field(default_factory=Buffers, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
-    _finite: Tensor | None = field(default=None, repr=False)
+    _sizes: list[Tensor] | None = field(default=None, repr=False)
+    """Norms of the gradients, until somebody has looked at them."""
 
     def scale(self, group: Group) -> float:
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
@@ -201,7 +208,7 @@ class Move(ABC):
         for moving in self._moving:
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient
-        self._moving, self._finite = [], None
+        self._moving, self._sizes = [], None
 
     def hide_gradients(self) -> None:
         """Take the gradients out of the way of a closure's own zero_grad and backward."""
@@ -211,18 +218,23 @@ class Move(ABC):
 
     def look_at_gradients(self) -> None:
         """Begin to find out whether all gradients are finite, without waiting for the device."""
-        self._finite = self._norms_finite(2)  # the fastest; whether it has only overflowed is asked when it matters
+        self._sizes = self._norms(2)  # the fastest; whether one has only overflowed is asked when it matters
 
-    def _norms_finite(self, order: float) -> Tensor:
+    def _norms(self, order: float) -> list[Tensor]:
+        """Of all gradients, in one tensor for each device."""
         parts = [_values(gradient) for moving in self._moving for gradient in moving.gradients]
         sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=order)
-        return torch.stack([size.float() for size in sizes]).isfinite().all() if sizes else torch.tensor(True)
+        by_device: dict[torch.device, list[Tensor]] = {}
+        for size in sizes:
+            by_device.setdefault(size.device, []).append(size.float())
+        return [torch.stack(sizes) for sizes in by_device.values()]
 
     def check_gradients(self) -> None:
         """Raise where a gradient is not finite: the step would be NaN, and so would the base's state, for good."""
-        if self._finite is None:
+        if self._sizes is None:
             return  # known to be
-        finite, self._finite = bool(self._finite) or bool(self._norms_finite(torch.inf)), None
+        finite = _all_finite(self._sizes) or _all_finite(self._norms(torch.inf))
+        self._sizes = None
         if not self.agree(finite):
             raise ClosureError(
                 "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "
@@ -242,3 +254,7 @@ def refuse_sparse(moving: Moving, *names: str) -> None:
 
 def _values(gradient: Tensor) -> Tensor:
     return gradient.values() if gradient.layout is torch.sparse_coo else gradient
+
+
+def _all_finite(sizes: list[Tensor]) -> bool:
+    return all(math.isfinite(size) for part in sizes for size in part.tolist())
