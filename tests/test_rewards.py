@@ -19,9 +19,12 @@ def grant(reward: Reward, before: float, *after: float) -> list[float]:
     """In NumPy and in torch, which must agree."""
     start, trials = np.array([before]), np.array([after])
     with np.errstate(over="ignore"):
-        ours = reward.grant(reward.follow(reward.start(1), start), start, trials)[0].tolist()
-    scale = reward.follow(reward.start(1, torch.device("cpu")), torch.from_numpy(start))
-    assert reward.grant(scale, torch.from_numpy(start), torch.from_numpy(trials))[0].tolist() == pytest.approx(ours)
+        ours = reward.grant(reward.follow(reward.start(1), start)[:, None], start[:, None], trials)[0].tolist()
+    scale = reward.follow(reward.start(1, torch.device("cpu")), torch.from_numpy(start))[:, None]
+    tensors = torch.from_numpy(start)[:, None], torch.from_numpy(trials)
+    assert reward.grant(scale, *tensors)[0].tolist() == pytest.approx(ours)
+    number = reward.follow(0.0, start[0].item())
+    assert [reward.grant(number, start[0].item(), trial) for trial in trials[0].tolist()] == pytest.approx(ours)
     return ours
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Device", "arange_like", "bounded", "namespace", "zeros"]
+__all__ = ["Array", "Device", "added_at", "bounded", "namespace", "zeros"]
 
 Array: TypeAlias = Any
 """A NumPy array, a torch tensor, or, for a single run, a number. Docstrings give shapes: R runs, K arms, T trials."""
@@ -27,6 +27,7 @@ class Numbers:
     """NumPy's functions, for plain numbers."""
 
     isfinite = staticmethod(math.isfinite)
+    log = staticmethod(math.log)
     minimum = staticmethod(min)
     maximum = staticmethod(max)
 
@@ -34,6 +35,12 @@ class Numbers:
     def where(condition: bool, yes: Any, no: Any) -> Any:
         """`yes` or `no`."""
         return yes if condition else no
+
+    @staticmethod
+    def clip(value: Any, low: Any, high: Any) -> Any:
+        """The value, brought between the two; None for no bound."""
+        value = value if low is None else max(low, value)
+        return value if high is None else min(high, value)
 
     @staticmethod
     def logical_not(condition: bool) -> bool:
@@ -61,15 +68,21 @@ def zeros(shape: tuple[int, ...], kind: str, device: Device) -> Array:
     return torch.zeros(shape, dtype=getattr(torch, kind), device=device)
 
 
-def arange_like(array: Array, count: int) -> Array:
-    """0, 1, ..., count − 1, where the array is."""
+def added_at(array: Array, place: Array, value: Array) -> Array:
+    """The array `(R, K)`, with values `(R, T)` added at places `(R, T)` of their rows."""
     if isinstance(array, np.ndarray):
-        return np.arange(count)
-    return sys.modules["torch"].arange(count, device=array.device)
+        added = array.copy()
+        np.add.at(added, (np.arange(len(added))[:, None], place), value)
+        return added
+    torch = sys.modules["torch"]
+    there = place[:, :, None] == torch.arange(array.shape[1], device=array.device)  # no atomics: sums in a fixed order
+    return array + torch.where(there, value[:, :, None], 0.0).sum(axis=1)
 
 
 def bounded(array: Array, bound: float) -> Array:
     """The values brought into ±bound; NaN becomes −bound."""
+    if isinstance(array, (float, int)):
+        return max(-bound, min(bound, array)) if array == array else -bound  # noqa: PLR0124  # NaN is not
     if isinstance(array, np.ndarray):
         return np.fmin(np.fmax(array, -bound), bound)
     return array.nan_to_num(nan=-bound).clamp(-bound, bound)

@@ -1,7 +1,7 @@
 """r, the reward: what a trial's loss says about the arm that made it.
 
-Shapes: R runs, T trials of one step. A reward is always finite and within ±bound: one NaN in an arm's statistics
-would never leave its mean again.
+For one trial as plain numbers, or for arrays of them: `(R,)`, R runs, or `(R, T)`, T trials of each. A reward is always
+finite and within ±bound: one NaN in an arm's statistics would never leave its mean again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reward(ABC):
 
     @abstractmethod
     def grant(self, scale: Array, before: Array, after: Array) -> Array:
-        """Rewards `(R, T)` of trials with losses `after` `(R, T)` from a start at `before` `(R,)`."""
+        """Rewards of trials with losses `after` from a start at `before`: of one shape, or shapes that broadcast."""
 
     def start(self, runs: int, device: Device = None) -> Array:
         """The state before the first step: a running scale `(R,)`, 0 while nothing was seen."""
@@ -56,7 +56,7 @@ class LogReduction(Reward):
         """See `Reward.grant`."""
         xp = namespace(after)
         usable = xp.where(xp.isfinite(after) & (after >= 0), after, math.inf)
-        reward = xp.log(before + self.tiny)[:, None] - xp.log(usable + self.tiny)
+        reward = xp.log(before + self.tiny) - xp.log(usable + self.tiny)
         return bounded(reward, self.bound)
 
 
@@ -86,7 +86,7 @@ class RelativeReduction(Reward):
         """See `Reward.grant`."""
         xp = namespace(after)
         usable = xp.where(xp.isfinite(after), after, math.inf)
-        reward = (before[:, None] - usable) / xp.clip(scale, 1e-15, None)[:, None]
+        reward = (before - usable) / xp.clip(scale, 1e-15, None)
         return bounded(reward, self.bound)
 
 

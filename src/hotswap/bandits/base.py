@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from hotswap.arrays import Array, Device, arange_like, namespace, zeros
+from hotswap.arrays import Array, Device, added_at, namespace, zeros
 
 __all__ = ["FORGOTTEN", "Bandit", "BanditState"]
 
@@ -64,12 +64,11 @@ class Bandit(ABC):
 
         `tried` `(R, T)` marks the entries that happened; without it, all of them did.
         """
-        at_arm = arm[:, :, None] == arange_like(arm, state.counts.shape[1])  # (R, T, K)
-        if tried is not None:
-            at_arm = at_arm & tried[:, :, None]
-        granted = namespace(reward).where(at_arm, reward[:, :, None], 0.0)
+        xp = namespace(reward)
+        happened = xp.ones_like(reward) if tried is None else xp.where(tried, 1.0, xp.zeros_like(reward))
+        reward = reward if tried is None else xp.where(tried, reward, 0.0)
         return BanditState(
-            rewards=state.rewards + granted.sum(axis=1),
-            counts=state.counts + at_arm.sum(axis=1),
+            rewards=added_at(state.rewards, arm, reward),
+            counts=added_at(state.counts, arm, happened),
             step=state.step,
         )

@@ -261,7 +261,8 @@ def _advance(
 ) -> None:
     """Show the losses `(R, J)` of a block to the search one after the other, and teach the bandit what was tried."""
     losses = losses.double()
-    rewards = reward.grant(walk.loss_before, walk.loss_before, losses)
+    before = walk.loss_before[:, None]
+    rewards = reward.grant(before, before, losses)
     now, tried = walk, []
     for number in range(losses.shape[1]):
         tried.append(~now.done)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from hotswap.arms import Arms
-from hotswap.arrays import Array
 from hotswap.bandits import BanditState
 from hotswap.errors import CheckpointError
 
@@ -26,7 +25,7 @@ class OwnState(NamedTuple):
     """What hot swapping adds to the base optimizer's state."""
 
     bandit: BanditState
-    reward_scale: Array
+    reward_scale: float
     in_force: int
     initial_lr: float
     masters: dict[int, Tensor]
@@ -42,7 +41,7 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
         "names": list(arms.names),
         "axes": [[list(v) if isinstance(v, tuple) else v for v in axis] for axis in arms.axes],
         "bandit": {name: torch.from_numpy(array.copy()) for name, array in own.bandit._asdict().items()},
-        "reward_scale": torch.from_numpy(own.reward_scale.copy()),
+        "reward_scale": torch.tensor([own.reward_scale], dtype=torch.float64),
         "in_force": own.in_force,
         "initial_lr": own.initial_lr,
         "masters": {str(place): value for place, value in own.masters.items()},
@@ -77,7 +76,7 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
     plain_first = {name: value for name, value in first.items() if name != KEY}
     own = OwnState(
         bandit=BanditState(**{name: tensor.cpu().numpy().copy() for name, tensor in entry["bandit"].items()}),
-        reward_scale=entry["reward_scale"].cpu().numpy().copy(),
+        reward_scale=float(entry["reward_scale"]),
         in_force=int(entry["in_force"]),
         initial_lr=float(entry["initial_lr"]),
         masters={int(place): value for place, value in entry["masters"].items()},

@@ -122,7 +122,7 @@ class HotSwap(Optimizer):
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # what Optimizer.__init__ put there is empty
         self._bandit_state = self.bandit.start(1, len(self.arms))
-        self._reward_scale = self.reward.start(1)
+        self._reward_scale = float(self.reward.start(1)[0])
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
         self._asked: tuple[Closure, Tensor | float] | None = None
@@ -287,14 +287,11 @@ class HotSwap(Optimizer):
 
     def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
         """Every arm tried is rewarded, not only the one taken."""
-        before = np.array([to_beat])
+        self._reward_scale = self.reward.follow(self._reward_scale, to_beat)
+        rewards = tuple(self.reward.grant(self._reward_scale, to_beat, loss) for _, loss in trials)
         arms = np.array([[arm for arm, _ in trials]])
-        losses = np.array([[loss for _, loss in trials]])
-        with np.errstate(over="ignore"):  # what overflows is clipped
-            self._reward_scale = self.reward.follow(self._reward_scale, before)
-            rewards = self.reward.grant(self._reward_scale, before, losses)
-        self._bandit_state = self.bandit.observe(bandit_state, arms, rewards)
-        return tuple(rewards[0].tolist())
+        self._bandit_state = self.bandit.observe(bandit_state, arms, np.array([rewards]))
+        return rewards
 
     def _record(
         self,

@@ -58,9 +58,13 @@ class Page:
     """Tensors of one kind, and copies of them."""
     _tables: dict[int, Table] = field(default_factory=dict)
 
-    @torch.no_grad()
     def read(self, owners: list[Owner], other: Page) -> None:
         """Every buffer as it is; tables that `other` has copied are not copied again."""
+        if owners or self._places:
+            with torch.no_grad():
+                self._read(owners, other)
+
+    def _read(self, owners: list[Owner], other: Page) -> None:
         places = [(owner, name, tensor) for owner in owners for name, tensor in owner.items()]
         if not _same(places, self._places):
             self._places, self._shapes = places, []
@@ -87,9 +91,13 @@ class Page:
                 groups.setdefault((type(tensor), tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
         self._groups = [(group, [torch.empty_like(tensor) for tensor in group]) for group in groups.values()]
 
-    @torch.no_grad()
     def write(self) -> None:
         """Every buffer as it was: also another tensor in the place of one, or none."""
+        if self._places:
+            with torch.no_grad():
+                self._write()
+
+    def _write(self) -> None:
         for owner, name, tensor in self._places:
             if name not in owner or owner[name] is not tensor:
                 owner[name] = tensor

@@ -28,6 +28,7 @@ from hotswap.optim.guards.randomness import Randomness
 __all__ = ["Guard"]
 
 NOTHING = Parts([], [], [], False)
+UNTOUCHED = nullcontext()
 
 
 class Guard:
@@ -76,13 +77,16 @@ class Guard:
                 replica._sync_buffers()  # type: ignore[no-untyped-call]
         self._before.read(self._parts.buffers, self._after)
 
-    @contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> AbstractContextManager[object]:
         """Begin where the gradient pass began."""
         if self._random is not None:
             self._randomness.write(self._random[0])
             self._before.write()
         self._reshard()
+        return self._alone() if self._parts.replicas or self._parts.private_dropout else UNTOUCHED
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         replicas = self._parts.replicas
         flags = [(replica.require_forward_param_sync, replica.require_backward_grad_sync) for replica in replicas]
         for replica in replicas:  # a trial exchanges one number, and does not change what is exchanged next
@@ -97,7 +101,7 @@ class Guard:
     def _shared_dropout(self) -> AbstractContextManager[object]:
         """cuDNN's recurrent networks draw masks from a generator that nobody can set back; torch's own do not."""
         if not self._parts.private_dropout:
-            return nullcontext()
+            return UNTOUCHED
         without: AbstractContextManager[object] = torch.backends.cudnn.flags(enabled=False)
         return without
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
@@ -100,15 +101,18 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, modules: list[nn.Module]) -> Parts:
         """One walk over them, in every step: models change."""
-        parts = cls([], [], [], any(map(_draws_privately, inside := list(_inside(modules)))))
-        for part in inside:
+        buffers, special = [], []
+        for part in _inside(modules):
             if part._buffers:
-                parts.buffers.append(part._buffers)
-            if isinstance(part, FSDPModule):
-                parts.sharded.append(part)
-            elif isinstance(part, DistributedDataParallel):
-                parts.replicas.append(part)
-        return parts
+                buffers.append(part._buffers)
+            if _is_special(type(part)):
+                special.append(part)
+        return cls(
+            buffers,
+            [part for part in special if isinstance(part, FSDPModule)],
+            [part for part in special if isinstance(part, DistributedDataParallel)],
+            any(_draws_privately(part) for part in special if isinstance(part, nn.RNNBase)),
+        )
 
 
 def _inside(modules: list[nn.Module]) -> Iterator[nn.Module]:
@@ -122,8 +126,11 @@ def _inside(modules: list[nn.Module]) -> Iterator[nn.Module]:
             waiting += [child for child in module._modules.values() if child is not None]
 
 
-def _draws_privately(module: nn.Module) -> bool:
-    if not isinstance(module, nn.RNNBase):
-        return False
+@cache
+def _is_special(kind: type) -> bool:
+    return issubclass(kind, (FSDPModule, DistributedDataParallel, nn.RNNBase))
+
+
+def _draws_privately(module: nn.RNNBase) -> bool:
     on_gpu = any(weight.is_cuda for weight in module._flat_weights if weight is not None)
     return on_gpu and module.training and module.dropout > 0 and module.num_layers > 1

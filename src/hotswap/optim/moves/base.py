@@ -17,7 +17,6 @@ rounding: most steps of a search are smaller than the rounding of such a paramet
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from torch.optim import Optimizer
 
 from hotswap.arms import Arms
 from hotswap.errors import ClosureError, UnsupportedError
+from hotswap.optim.moves.finite import FiniteCheck
 
 __all__ = ["Buffers", "Group", "Kind", "Masters", "Move", "Moving", "local", "refuse_sparse", "with_values"]
 
@@ -62,10 +62,13 @@ class Buffers:
 
     def _one(self, owner: Tensor) -> Tensor:
         buffer, parameter = self._by_id.get(id(owner)), local(owner)
-        form = (parameter.shape, parameter.dtype, parameter.device)
-        if buffer is None or (buffer.shape, buffer.dtype, buffer.device) != form:
+        if buffer is None or not _alike(buffer, parameter):
             buffer = self._by_id[id(owner)] = torch.empty_like(parameter, requires_grad=False)
         return buffer
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.is_same_size(other) and one.dtype is other.dtype and one.device == other.device
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -116,11 +119,6 @@ class Kind(NamedTuple):
     sparse: bool
     """Its gradient is."""
 
-    @classmethod
-    def of(cls, parameter: Tensor, gradient: Tensor) -> Kind:
-        """By their types."""
-        return cls(parameter.dtype in ROUNDED, gradient.layout is not torch.strided)
-
 
 ROUNDED = (torch.bfloat16, torch.float16)
 
@@ -157,8 +155,9 @@ class Move(ABC):
     masters: Masters = field(default_factory=Masters, repr=False)
     _copies: Buffers = field(default_factory=Buffers, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
-    _sizes: list[Tensor] | None = field(default=None, repr=False)
-    """Norms of the gradients, until somebody has looked at them."""
+    _finite: FiniteCheck = field(default_factory=FiniteCheck, repr=False)
+    _unknown: bool = False
+    """Whether the gradients are finite."""
 
     def scale(self, group: Group) -> float:
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
@@ -168,11 +167,14 @@ class Move(ABC):
         """Save θ and the gradients."""
         self._moving = []
         for group in self.base.param_groups:
-            kinds: dict[Kind, list[tuple[Tensor, Tensor]]] = {}
+            kinds: dict[tuple[bool, bool], list[tuple[Tensor, Tensor]]] = {}
             for parameter in group["params"]:
-                if parameter.grad is not None:
-                    kinds.setdefault(Kind.of(parameter, parameter.grad), []).append((parameter, parameter.grad))
-            for kind, pairs in kinds.items():
+                gradient = parameter.grad
+                if gradient is not None:
+                    key = parameter.dtype in ROUNDED, gradient.layout is not torch.strided
+                    kinds.setdefault(key, []).append((parameter, gradient))
+            for key, pairs in kinds.items():
+                kind = Kind(*key)
                 owners, held = (list(column) for column in zip(*pairs, strict=True))
                 gradients = [gradient.coalesce() if kind.sparse else local(gradient) for gradient in held]
                 parameters = [local(owner) for owner in owners]
@@ -208,7 +210,7 @@ class Move(ABC):
         for moving in self._moving:
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient
-        self._moving, self._sizes = [], None
+        self._moving, self._unknown = [], False
 
     def hide_gradients(self) -> None:
         """Take the gradients out of the way of a closure's own zero_grad and backward."""
@@ -218,23 +220,15 @@ class Move(ABC):
 
     def look_at_gradients(self) -> None:
         """Begin to find out whether all gradients are finite, without waiting for the device."""
-        self._sizes = self._norms(2)  # the fastest; whether one has only overflowed is asked when it matters
-
-    def _norms(self, order: float) -> list[Tensor]:
-        """Of all gradients, in one tensor for each device."""
-        parts = [_values(gradient) for moving in self._moving for gradient in moving.gradients]
-        sizes = torch._foreach_norm([part for part in parts if part.numel()], ord=order)
-        by_device: dict[torch.device, list[Tensor]] = {}
-        for size in sizes:
-            by_device.setdefault(size.device, []).append(size.float())
-        return [torch.stack(sizes) for sizes in by_device.values()]
+        self._finite.ask([_values(gradient) for moving in self._moving for gradient in moving.gradients])
+        self._unknown = True
 
     def check_gradients(self) -> None:
         """Raise where a gradient is not finite: the step would be NaN, and so would the base's state, for good."""
-        if self._sizes is None:
-            return  # known to be
-        finite = _all_finite(self._sizes) or _all_finite(self._norms(torch.inf))
-        self._sizes = None
+        if not self._unknown:
+            return
+        self._unknown = False
+        finite = self._finite.answer()
         if not self.agree(finite):
             raise ClosureError(
                 "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "
@@ -254,7 +248,3 @@ def refuse_sparse(moving: Moving, *names: str) -> None:
 
 def _values(gradient: Tensor) -> Tensor:
     return gradient.values() if gradient.layout is torch.sparse_coo else gradient
-
-
-def _all_finite(sizes: list[Tensor]) -> bool:
-    return all(math.isfinite(size) for part in sizes for size in part.tolist())
