@@ -105,7 +105,7 @@ class Parts(NamedTuple):
         for part in _inside(modules):
             if part._buffers:
                 buffers.append(part._buffers)
-            if _is_special(type(part)):
+            if _is_special(type(part)):  # type: ignore[arg-type]  # types can be hashed
                 special.append(part)
         return cls(
             buffers,
