@@ -2,7 +2,8 @@
 
 What hot swapping adds lies in the first parameter group, under "hotswap", as tensors and plain values: distributed
 checkpoints drop further top-level keys, torch casts what is in `state[parameter]` to the parameter's type, and
-`torch.load(weights_only=True)` reads nothing else.
+`torch.load(weights_only=True)` reads nothing else. Distributed checkpoints load into tensors that are there already, so
+those of a fresh optimizer are all there; where processes share a parameter, they share what is kept of it the same way.
 """
 
 from __future__ import annotations

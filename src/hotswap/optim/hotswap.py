@@ -21,7 +21,8 @@ from hotswap.optim.checkpoint import OwnState, pack, unpack
 from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
 from hotswap.optim.guards import Guard
 from hotswap.optim.moves import move_for, with_values
-from hotswap.optim.moves.base import local
+from hotswap.optim.moves.masters import restore_state
+from hotswap.optim.moves.shards import local
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.trials import (
     Closure,
@@ -319,7 +320,8 @@ class HotSwap(Optimizer):
         if never and any(self._move.scale(group) for group in self.param_groups):
             warn_of_no_search()
         self._clip(self._parameters())
-        with with_values(self.base, self.arms.values(self._in_force), self._move.scale):
+        in_force = self.arms.values(self._in_force)
+        with self._move.masters.stepped(self.base), with_values(self.base, in_force, self._move.scale):
             self.base.step()
         self.last_step = StepRecord(
             start=self._in_force,
@@ -454,6 +456,7 @@ class HotSwap(Optimizer):
             state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
         self.base.load_state_dict(plain)
+        restore_state(self.base, plain)
         self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own[:4]
         self._move.masters.write(self._parameters(), own.masters)
         if self._loss_scale is not None and own.loss_scale is not None:

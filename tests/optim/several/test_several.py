@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import hotswap
 from tests.optim.helpers import model
+from tests.optim.several import workers
 
 ROOT = Path(__file__).parents[3]
 
@@ -65,6 +67,19 @@ def test_a_sharded_model_is_one_model(tmp_path: Path) -> None:
             assert found["arms"] == 1.0, name
             assert found["distance"] < 1e-4, name
             assert found["resumed"], name
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # the last of them, on its own
+def test_weights_in_bfloat16_go_on_from_a_distributed_checkpoint(tmp_path: Path) -> None:
+    for result in run("half", 2, tmp_path):
+        for name, found in result.items():
+            assert found == {"rounds": True, "finer": True, "resumed": True, "same": True}, name
+    for name, build in workers.OPTIMIZERS.items():  # what two processes have shared, one can load whole
+        net = workers.plain_network().bfloat16()
+        optimizer = build(net.parameters())
+        workers.loaded(net, optimizer, tmp_path / f"fsdp-{name}")
+        masters = optimizer.state_dict()["param_groups"][0]["hotswap"]["masters"]
+        assert torch.equal(workers.whole(masters.values()), torch.load(tmp_path / f"fsdp-{name}.pt"))
 
 
 def test_a_process_whose_loss_is_not_a_number(tmp_path: Path) -> None:

@@ -158,8 +158,7 @@ def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """A sharded model does what one process would do with everything, and goes on from a distributed checkpoint."""
     found: dict[str, Any] = {}
     for name, build in OPTIMIZERS.items():
-        alone, shared = plain_network(), plain_network()
-        shard(shared)
+        alone, shared = plain_network(), sharded()
         ours, theirs = build(shared.parameters()), _alone(name, alone)
         batches = [minibatches(r, 40, uneven=False) for r in range(world)]
         arms = []
@@ -176,7 +175,7 @@ def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
             "same": same_everywhere(full),
             "arms": sum(arms) / len(arms),
             "distance": float((full - expected).norm() / expected.norm()),
-            **_resume(name, shared, ours, minibatches(rank, 20, uneven=False), folder / name),
+            "resumed": _resumes(sharded, build, (shared, ours), minibatches(rank, 20), folder / name),
         }
     return found
 
@@ -187,24 +186,73 @@ def _alone(name: str, alone: nn.Module) -> HotSwap:
     return HotSwap(torch.optim.Adam(alone.parameters()), process_group=False)
 
 
-def _resume(
-    name: str, shared: nn.Module, optimizer: HotSwap, batches: list[tuple[Tensor, Tensor]], folder: Path
-) -> dict[str, Any]:
-    """Save, load into another model and optimizer, and compare what follows."""
-    weights, state = get_state_dict(shared, optimizer)
+def sharded() -> nn.Module:
+    net = plain_network()
+    shard(net)
+    return net
+
+
+def half_sharded() -> nn.Module:
+    net = plain_network().bfloat16()
+    shard(net)
+    return net
+
+
+def half_replica() -> nn.Module:
+    return DistributedDataParallel(plain_network().bfloat16())
+
+
+def _saved(net: nn.Module, optimizer: HotSwap, folder: Path) -> None:
+    weights, state = get_state_dict(net, optimizer)
     dcp.save({"model": weights, "optimizer": state}, checkpoint_id=str(folder))
-    other = plain_network()
-    shard(other)
-    again = OPTIMIZERS[name](other.parameters())
-    weights, state = get_state_dict(other, again)
-    loaded = {"model": weights, "optimizer": state}
-    dcp.load(loaded, checkpoint_id=str(folder))
-    set_state_dict(other, again, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
+
+
+def loaded(net: nn.Module, optimizer: HotSwap, folder: Path) -> None:
+    """Go on from a distributed checkpoint."""
+    weights, state = get_state_dict(net, optimizer)
+    found = {"model": weights, "optimizer": state}
+    dcp.load(found, checkpoint_id=str(folder))
+    set_state_dict(net, optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
+
+
+def _resumes(
+    make: Callable[[], nn.Module],
+    build: Callable[[Any], HotSwap],
+    trained: tuple[nn.Module, HotSwap],
+    batches: list[tuple[Tensor, Tensor]],
+    folder: Path,
+) -> bool:
+    """Save, load into another model and optimizer, and compare what follows."""
+    _saved(*trained, folder)
+    other = make()
+    again = build(other.parameters())
+    loaded(other, again, folder)
     for x, y in batches:
-        for module, its in ((shared, optimizer), (other, again)):
+        for module, its in (trained, (other, again)):
             its.step(lambda module=module, x=x, y=y: cross_entropy(module(x), y))
-    ours, theirs = whole(shared.parameters()), whole(other.parameters())
-    return {"resumed": torch.equal(ours, theirs)}
+    return torch.equal(whole(trained[0].parameters()), whole(other.parameters()))
+
+
+def half(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """Weights in bfloat16 go on from a distributed checkpoint with all digits of what is kept in float32."""
+    found: dict[str, Any] = {}
+    for kind, make in (("ddp", half_replica), ("fsdp", half_sharded)):
+        for name, build in OPTIMIZERS.items():
+            net = make()
+            optimizer = build(net.parameters())
+            data = [(x.bfloat16(), y) for x, y in minibatches(rank, 30)]
+            for x, y in data[:15]:
+                optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y))
+            masters = whole(optimizer.state_dict()["param_groups"][0]["hotswap"]["masters"].values())
+            if rank == 0:
+                torch.save(masters, folder / f"{kind}-{name}.pt")
+            found[f"{kind}-{name}"] = {
+                "rounds": torch.equal(masters.bfloat16(), whole(net.parameters())),
+                "finer": not torch.equal(masters.bfloat16().float(), masters),
+                "resumed": _resumes(make, build, (net, optimizer), data[15:], folder / f"{kind}-{name}"),
+                "same": same_everywhere(whole(net.parameters()).float()),
+            }
+    return found
 
 
 def nan(rank: int, world: int, folder: Path) -> dict[str, Any]:
@@ -262,6 +310,7 @@ TASKS: dict[str, Task] = {
     "ddp_buffers": ddp_buffers,
     "ddp_function": ddp_function,
     "fsdp": fsdp,
+    "half": half,
     "nan": nan,
     "accumulated": accumulated,
     "dead": dead,

@@ -11,14 +11,13 @@ A move belongs to one step:
 Candidates are always computed from the saved θ, never from one another: after a trial at a rate of 100, the difference
 would be all rounding. Gradients are held here, so a closure may clear or overwrite `.grad` in a trial as it likes.
 
-Of parameters in bfloat16 or float16 the saved θ is kept in float32 from step to step, and the parameters are its
-rounding: most steps of a search are smaller than the rounding of such a parameter, and would vanish in it.
+Of parameters in bfloat16 or float16 the saved θ is kept in float32 from step to step; see `masters`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,10 +29,13 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms
 from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.moves.finite import FiniteCheck
+from hotswap.optim.moves.masters import ROUNDED, Masters
+from hotswap.optim.moves.shards import local
 
-__all__ = ["Buffers", "Group", "Kind", "Masters", "Move", "Moving", "local", "refuse_sparse", "with_values"]
+__all__ = ["Buffers", "Group", "Kind", "Move", "Moving", "refuse_sparse", "with_values"]
 
 Group = dict[str, Any]
+NONE: Mapping[int, Tensor] = {}
 
 
 @contextmanager
@@ -51,10 +53,14 @@ def with_values(base: Optimizer, values: dict[str, Any], scale: Callable[[Group]
 
 
 class Buffers:
-    """One tensor like each parameter, kept from step to step so that no step allocates."""
+    """One tensor like each parameter, kept from step to step so that no step allocates.
 
-    def __init__(self) -> None:
+    Like those in bfloat16 or float16 in float32, if `widened`.
+    """
+
+    def __init__(self, *, widened: bool = False) -> None:
         self._by_id: dict[int, Tensor] = {}
+        self._widened = widened
 
     def like(self, owners: list[Tensor]) -> list[Tensor]:
         """A buffer for each of the parameters; what is in it is left over from before."""
@@ -62,53 +68,14 @@ class Buffers:
 
     def _one(self, owner: Tensor) -> Tensor:
         buffer, parameter = self._by_id.get(id(owner)), local(owner)
-        if buffer is None or not _alike(buffer, parameter):
-            buffer = self._by_id[id(owner)] = torch.empty_like(parameter, requires_grad=False)
+        dtype = torch.float32 if self._widened and parameter.dtype in ROUNDED else parameter.dtype
+        if buffer is None or not _alike(buffer, parameter, dtype):
+            buffer = self._by_id[id(owner)] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
         return buffer
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return one.is_same_size(other) and one.dtype is other.dtype and one.device == other.device
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This process's part of a tensor that several share, in the same memory; any other as it is."""
-    if type(tensor) in ORDINARY:
-        return tensor
-    part: Tensor = getattr(tensor, "_local_tensor", tensor)
-    return part
-
-
-ORDINARY = (Tensor, torch.nn.Parameter)
-
-
-class Masters:
-    """A float32 value of each parameter in bfloat16 or float16, of which the parameter is the rounding."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[int, Tensor] = {}
-
-    def follow(self, owner: Tensor) -> Tensor:
-        """The value; where somebody else has changed the parameter since, it starts again from there."""
-        known, parameter = self._by_id.get(id(owner)), local(owner)
-        if known is None or known.shape != parameter.shape or known.device != parameter.device:
-            known = parameter.detach().float()
-        else:
-            torch.where(known.to(parameter.dtype) == parameter, known, parameter.float(), out=known)
-        self._by_id[id(owner)] = known
-        return known
-
-    def read(self, parameters: list[Tensor]) -> dict[int, Tensor]:
-        """The values by the parameters' places, for a checkpoint."""
-        found = ((place, self._by_id.get(id(parameter))) for place, parameter in enumerate(parameters))
-        return {place: value.clone() for place, value in found if value is not None}
-
-    def write(self, parameters: list[Tensor], values: dict[int, Tensor]) -> None:
-        """The reverse; a value that does not round to its parameter is passed over when it is next used."""
-        self._by_id = {
-            id(parameters[place]): value.to(local(parameters[place]).device).float().clone()
-            for place, value in values.items()
-        }
+def _alike(one: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
+    return one.is_same_size(other) and one.dtype is dtype and one.device == other.device
 
 
 class Kind(NamedTuple):
@@ -118,9 +85,6 @@ class Kind(NamedTuple):
     """It is the rounding of a float32 value that is kept."""
     sparse: bool
     """Its gradient is."""
-
-
-ROUNDED = (torch.bfloat16, torch.float16)
 
 
 class Moving(NamedTuple):
@@ -163,8 +127,8 @@ class Move(ABC):
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
         return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
 
-    def prepare(self) -> None:
-        """Save θ and the gradients."""
+    def prepare(self, exact: Mapping[int, Tensor] = NONE) -> None:
+        """Save θ and the gradients, where `.grad` would round them those in `exact`, by the parameter's id."""
         self._moving = []
         for group in self.base.param_groups:
             kinds: dict[tuple[bool, bool], list[tuple[Tensor, Tensor]]] = {}
@@ -176,7 +140,8 @@ class Move(ABC):
             for key, pairs in kinds.items():
                 kind = Kind(*key)
                 owners, held = (list(column) for column in zip(*pairs, strict=True))
-                gradients = [gradient.coalesce() if kind.sparse else local(gradient) for gradient in held]
+                found = [exact.get(id(owner), owner.grad) for owner in owners] if kind.rounded else held
+                gradients = [gradient.coalesce() if kind.sparse else local(gradient) for gradient in found]
                 parameters = [local(owner) for owner in owners]
                 origin = self._origin(kind, owners, parameters)
                 self._moving.append(Moving(group, kind, owners, held, parameters, gradients, origin))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from hotswap.errors import UnsupportedError
-from hotswap.optim.moves.base import Group, Move, with_values
+from hotswap.optim.moves.base import NONE, Group, Move, with_values
 
 __all__ = ["Exact"]
 
@@ -22,9 +23,9 @@ class Exact(Move):
     _groups: list[Group] = field(default_factory=list, repr=False)
     _advanced: bool = False
 
-    def prepare(self) -> None:
+    def prepare(self, exact: Mapping[int, Tensor] = NONE) -> None:
         """See `Move.prepare`."""
-        super().prepare()
+        super().prepare(exact)
         if any(moving.kind.rounded for moving in self._moving):
             raise UnsupportedError(
                 f"HotSwap around {type(self.base).__name__} with these arms lets it step the parameters themselves, "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hotswap.optim.moves.base import Buffers, Group, Kind, Move, Moving, local, refuse_sparse, with_values
+from hotswap.optim.moves.base import NONE, Buffers, Group, Kind, Move, Moving, refuse_sparse, with_values
+from hotswap.optim.moves.masters import standing_in, widen
+from hotswap.optim.moves.shards import local, shared_like
 
 __all__ = ["LINEAR_BASES", "GradientMove", "LinearMove"]
 
@@ -118,14 +121,18 @@ class GradientMove(Scaled):
     """torch's SGD: its direction is a sum of the gradient, θ and the momentum buffer, so θ is the only copy.
 
     With g′ = ±g + λθ the buffer becomes b′ = μb + (1 − τ)g′, on its first step b′ = g′, and the direction is g′ without
-    momentum, b′ with it, g′ + μb′ with Nesterov's. The buffer itself changes in `commit`.
+    momentum, b′ with it, g′ + μb′ with Nesterov's. The buffer itself changes in `commit`; it is in float32
+    where the parameter is in bfloat16 or float16.
     """
 
-    def prepare(self) -> None:
+    def prepare(self, exact: Mapping[int, Tensor] = NONE) -> None:
         """See `Move.prepare`."""
-        super().prepare()
+        super().prepare(exact)
         for moving in self._moving:
             refuse_sparse(moving, "weight_decay", "momentum")
+            if moving.kind.rounded:
+                for owner in moving.owners:
+                    widen(self.base.state.get(owner, {}))
         self._moving = [part for moving in self._moving for part in self._by_age(moving)]
         self._segments = [
             Segment(moving, self._terms(moving), self.scale(moving.group), at_origin=True) for moving in self._moving
@@ -173,7 +180,8 @@ class GradientMove(Scaled):
                 torch._foreach_mul_(buffers, float(group["momentum"]))
             else:
                 for owner in moving.owners:
-                    self.base.state[owner]["momentum_buffer"] = torch.zeros_like(owner)
+                    dtype = torch.float32 if moving.kind.rounded else owner.dtype
+                    self.base.state[owner]["momentum_buffer"] = torch.zeros_like(owner, dtype=dtype)
                 buffers, fresh = self._buffers(moving), 1.0
             torch._foreach_add_(buffers, moving.gradients, alpha=-fresh if group["maximize"] else fresh)
             if group["weight_decay"]:
@@ -188,27 +196,33 @@ class LinearMove(Scaled):
     real θ, so it is taken out of the base's hands: a coupled one is added to the gradient before the step, a decoupled
     one to the displacement after it. Memory: θ and the displacement. The base's state advances in `prepare`: to keep it
     from doing so before the search is done would take a copy of that state too.
+
+    In place of parameters in bfloat16 or float16 the base steps the room for their displacement, in float32.
     """
 
-    _displacements: Buffers = field(default_factory=Buffers, repr=False)
+    _displacements: Buffers = field(default_factory=lambda: Buffers(widened=True), repr=False)
 
-    def prepare(self) -> None:
+    def prepare(self, exact: Mapping[int, Tensor] = NONE) -> None:
         """See `Move.prepare`."""
-        super().prepare()
+        super().prepare(exact)
         for moving in self._moving:
             refuse_sparse(moving, "weight_decay")
         self.check_gradients()
         rooms = [self._displacements.like(moving.owners) for moving in self._moving]
+        owners: list[Tensor] = []
+        stand_ins: list[Tensor] = []
         try:
             for moving, room in zip(self._moving, rooms, strict=True):
+                if moving.kind.rounded:
+                    owners += moving.owners
+                    stand_ins += self._stand_ins(moving, room)
+                    continue
                 if self._couples(moving.group):
                     torch._foreach_copy_(room, moving.gradients)  # their own values wait there meanwhile
-                    sign = -1.0 if moving.group.get("maximize") else 1.0
-                    decay = sign * float(moving.group["weight_decay"])
-                    torch._foreach_add_(moving.gradients, moving.origin, alpha=decay)
+                    torch._foreach_add_(moving.gradients, moving.origin, alpha=_decay(moving.group))
                 torch._foreach_zero_(moving.parameters)
             unit = {"lr": 1.0} | ({"weight_decay": 0.0} if "weight_decay" in self.base.defaults else {})
-            with with_values(self.base, unit, lambda group: 1.0):
+            with standing_in(self.base, owners, stand_ins), with_values(self.base, unit, lambda group: 1.0):
                 self.base.step()
         except BaseException:
             self._return_gradients(rooms)
@@ -217,8 +231,20 @@ class LinearMove(Scaled):
         self._return_gradients(rooms)
         self._segments = [self._segment(moving, room) for moving, room in zip(self._moving, rooms, strict=True)]
 
+    def _stand_ins(self, moving: Moving, room: list[Tensor]) -> list[Tensor]:
+        """What the base steps in place of parameters in bfloat16 or float16: zeros, with a gradient."""
+        torch._foreach_zero_(room)
+        gradients = [gradient.float() for gradient in moving.gradients]
+        if self._couples(moving.group):
+            gradients = list(torch._foreach_add(gradients, moving.origin, alpha=_decay(moving.group)))
+        stand_ins = [shared_like(owner, zeros) for owner, zeros in zip(moving.owners, room, strict=True)]
+        for owner, stand_in, gradient in zip(moving.owners, stand_ins, gradients, strict=True):
+            stand_in.grad = shared_like(owner, gradient)
+        return stand_ins
+
     def _segment(self, moving: Moving, room: list[Tensor]) -> Segment:
-        torch._foreach_copy_(room, moving.parameters)
+        if not moving.kind.rounded:
+            torch._foreach_copy_(room, moving.parameters)
         terms = [(-1.0, room)]
         if moving.group.get("weight_decay") and not self._couples(moving.group):
             terms.append((float(moving.group["weight_decay"]), moving.origin))
@@ -231,8 +257,14 @@ class LinearMove(Scaled):
 
     def _return_gradients(self, rooms: list[list[Tensor]]) -> None:
         for moving, room in zip(self._moving, rooms, strict=True):
-            if self._couples(moving.group):
+            if self._couples(moving.group) and not moving.kind.rounded:
                 torch._foreach_copy_(moving.gradients, room)
 
     def advance(self) -> None:
         """See `Scaled.advance`: `prepare` has done it."""
+
+
+def _decay(group: Group) -> float:
+    """What a coupled weight decay adds to the gradient, in units of θ."""
+    decay = float(group["weight_decay"])
+    return -decay if group.get("maximize") else decay

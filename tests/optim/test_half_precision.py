@@ -1,0 +1,190 @@
+"""Parameters in bfloat16 and float16: what is kept of them is in float32, and does what float32 does."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.optim import Optimizer
+
+from hotswap import HotSwap, HotSwapSGD
+from hotswap.optim.moves.scaled import LINEAR_BASES
+from tests.optim.helpers import batches, loss_of, model, same, weights
+
+HALVES = [torch.bfloat16, torch.float16]
+Build = Callable[[Any], HotSwap]
+
+
+def take(optimizer: HotSwap, closure: Callable[[], Tensor]) -> None:
+    """A step with a judge that finds whatever is tried better than what was before, so that it is taken."""
+    optimizer._checked_closure = True
+    optimizer.step(closure, trial_closure=lambda: torch.tensor(0.5), loss=1.0)
+
+
+def kept(optimizer: HotSwap) -> Tensor:
+    """The float32 value of the first parameter."""
+    return optimizer._move.masters.read(optimizer._parameters())[0]
+
+
+def floats(optimizer: HotSwap) -> list[Tensor]:
+    """All that a step depends on and that torch would round: the values, and the base's state."""
+    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+    return [*optimizer._move.masters.read(optimizer._parameters()).values(), *states]
+
+
+def slope(parameter: nn.Parameter, gradient: float) -> Callable[[], Tensor]:
+    """A loss whose gradient in `.grad` is rounded to the parameter's type, and to nothing else."""
+    return lambda: 1.0 + (parameter.float() * gradient).sum()
+
+
+def half(build: Build, dtype: torch.dtype = torch.bfloat16, *, seed: int = 0) -> tuple[nn.Module, HotSwap]:
+    net = model(seed, dtype)
+    return net, build(net.parameters())
+
+
+def half_batches(count: int, dtype: torch.dtype = torch.bfloat16) -> list[tuple[Tensor, Tensor]]:
+    return [(x.to(dtype), y) for x, y in batches(count)]
+
+
+def train(net: nn.Module, optimizer: HotSwap, data: list[Any]) -> None:
+    for batch in data:
+        optimizer.step(loss_of(net, batch))
+
+
+# --- the base steps float32 values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("base", sorted(LINEAR_BASES, key=lambda base: base.__name__), ids=lambda base: base.__name__)
+def test_every_linear_base_does_what_it_does_in_float32(
+    base: type[Optimizer], dtype: torch.dtype, decay: float
+) -> None:
+    """With a gradient whose square, like Adam's eps, is zero in float16."""
+    found = []
+    for kind in (torch.float32, dtype):
+        parameter = nn.Parameter(torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=kind))
+        optimizer = HotSwap(base([parameter], lr=1.0, weight_decay=decay), {"lr": [1e-3]}, linear=True)  # type: ignore[call-arg]
+        for _ in range(5):
+            take(optimizer, slope(parameter, 2.0**-15))
+        found.append(parameter.detach() if kind is torch.float32 else kept(optimizer))
+        assert all(torch.is_tensor(value) and value.dtype is torch.float32 for value in floats(optimizer))
+    assert not torch.equal(found[0], torch.tensor([[1.0, -2.0], [0.5, 3.0]]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_base_with_a_past_in_half_precision_goes_on_in_float32(dtype: torch.dtype) -> None:
+    """It may have stepped before, or somebody may have loaded into it: torch keeps state in the parameter's type."""
+    for make in (
+        lambda p: torch.optim.Adam(p, lr=1.0),
+        lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9),
+    ):
+        parameter = nn.Parameter(torch.ones(3, dtype=dtype))
+        base = make([parameter])
+        parameter.grad = torch.ones_like(parameter)
+        base.step()
+        optimizer = HotSwap(base, {"lr": [1e-4]})
+        take(optimizer, slope(parameter, 1.0))
+        base.load_state_dict(copy.deepcopy(base.state_dict()))
+        take(optimizer, slope(parameter, 1.0))
+        assert all(value.dtype is torch.float32 for value in floats(optimizer))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_step_without_a_search_does_not_vanish_in_rounding(dtype: torch.dtype) -> None:
+    parameter = nn.Parameter(torch.ones(3, dtype=dtype))
+    optimizer = HotSwap(torch.optim.AdamW([parameter], lr=1.0, weight_decay=0.1), {"lr": [1e-5]})
+    take(optimizer, slope(parameter, 1.0))
+    for _ in range(999):
+        parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+    assert kept(optimizer).mean().item() == pytest.approx(0.989, abs=2e-4)
+    assert torch.equal(kept(optimizer).to(dtype), parameter)
+    assert list(optimizer.state) == [parameter]
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+BUILDS: dict[str, Build] = {
+    "sgd": HotSwapSGD,
+    "momentum": lambda parameters: HotSwapSGD(parameters, momentum=0.9),
+    "adam": lambda parameters: HotSwap(torch.optim.Adam(parameters)),
+}
+
+
+def through_a_file(pair: tuple[nn.Module, HotSwap], build: Build, dtype: torch.dtype) -> tuple[nn.Module, HotSwap]:
+    file = io.BytesIO()
+    torch.save([part.state_dict() for part in pair], file)
+    file.seek(0)
+    made = half(build, dtype, seed=3)
+    train(*made, half_batches(2, dtype))  # it has a past of its own, which must not matter
+    for part, state in zip(made, torch.load(file, weights_only=True), strict=True):
+        part.load_state_dict(state)
+    return made
+
+
+COPIES: dict[str, Callable[..., tuple[nn.Module, HotSwap]]] = {
+    "file": through_a_file,
+    "deep": lambda pair, *_: copy.deepcopy(pair),
+    "pickle": lambda pair, *_: pickle.loads(pickle.dumps(pair)),
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("build", BUILDS)
+def test_resumes_with_all_digits_of_float32(build: str, way: str, dtype: torch.dtype) -> None:
+    data = half_batches(30, dtype)
+    pair = half(BUILDS[build], dtype)
+    train(*pair, data[:15])
+    again = COPIES[way](pair, BUILDS[build], dtype)
+    assert same(floats(again[1]), floats(pair[1]))
+    for net, optimizer in (pair, again):
+        train(net, optimizer, data[15:])
+    assert same(floats(again[1]), floats(pair[1]))
+    assert same(weights(again[0]), weights(pair[0]))
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # one process is enough here
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_distributed_checkpoint_keeps_all_digits_of_float32(build: str, tmp_path: Path) -> None:
+    """It loads into tensors that a fresh optimizer has to have."""
+    data = half_batches(30)
+    pair = half(BUILDS[build])
+    train(*pair, data[:15])
+    names = ("model", "optimizer")
+    dcp.save(dict(zip(names, get_state_dict(*pair), strict=True)), checkpoint_id=str(tmp_path))
+    again = half(BUILDS[build], seed=3)
+    loaded = dict(zip(names, get_state_dict(*again), strict=True))
+    dcp.load(loaded, checkpoint_id=str(tmp_path))
+    set_state_dict(*again, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
+    assert same(floats(again[1]), floats(pair[1]))
+    for net, optimizer in (pair, again):
+        train(net, optimizer, data[15:])
+    assert same(weights(again[0]), weights(pair[0]))
+
+
+def test_a_state_with_less_in_it_loads() -> None:
+    """As it once was: values only of parameters that have moved, and momentum in the parameter's type."""
+    net, optimizer = half(BUILDS["momentum"])
+    train(net, optimizer, half_batches(15))
+    state = copy.deepcopy(optimizer.state_dict())
+    del state["param_groups"][0]["hotswap"]["masters"]["3"]
+    for own in state["state"].values():
+        own["momentum_buffer"] = own["momentum_buffer"].bfloat16()
+    again = BUILDS["momentum"](net.parameters())
+    again.load_state_dict(state)
+    assert same(list(again._move.masters.read(again._parameters()).values())[:3], floats(optimizer)[:3])
+    assert torch.equal(floats(again)[3], net[2].bias.float())  # type: ignore[index,union-attr]
+    train(net, again, half_batches(2))
+    assert all(value.dtype is torch.float32 for value in floats(again))
