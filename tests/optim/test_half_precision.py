@@ -113,12 +113,77 @@ def test_a_step_without_a_search_does_not_vanish_in_rounding(dtype: torch.dtype)
     assert list(optimizer.state) == [parameter]
 
 
+# --- the loss scale ---------------------------------------------------------------------------------------------------
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "momentum": {"momentum": 0.9},
+    "decay": {"momentum": 0.9, "weight_decay": 1e-8},
+    "norm": {"clip_norm": 1e-9, "lr": [1e8]},  # torch adds 1e-6 to the norm
+    "value": {"clip_value": 1e-9},
+}
+
+
+@pytest.mark.parametrize("setting", [*SETTINGS, "adam", "adam, clipped"])
+def test_what_the_loss_scale_saved_is_not_lost_when_it_is_taken_off(setting: str) -> None:
+    """The gradient is 2e-9, and the smallest number of float16 6e-8."""
+    found = []
+    for dtype, scale in ((torch.float32, None), (torch.float16, 65536.0)):
+        parameter = nn.Parameter(torch.tensor([1.0, 2.0], dtype=dtype))
+        beside = nn.Parameter(torch.ones(1))  # clipped together, each in its own type
+        if setting in SETTINGS:
+            optimizer: HotSwap = HotSwapSGD([parameter, beside], **{"lr": [1e5], **SETTINGS[setting]}, loss_scale=scale)
+        else:
+            base = torch.optim.Adam([parameter, beside], lr=1.0, weight_decay=1e-9)
+            clip = 1e-9 if setting == "adam, clipped" else None
+            optimizer = HotSwap(base, {"lr": [0.1]}, clip_norm=clip, loss_scale=scale)
+
+        def closure(parameter: nn.Parameter = parameter, beside: nn.Parameter = beside) -> Tensor:
+            return slope(parameter, 2.0**-29)() + beside.sum() * 2.0**-29
+
+        for _ in range(5):
+            take(optimizer, closure)
+        found.append((parameter.detach() if scale is None else kept(optimizer), beside.detach()))
+    assert (found[0][0] < torch.tensor([1.0, 2.0]) - 1e-4).all()
+    torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=0)
+
+
+def test_nor_where_the_gradient_is_sparse() -> None:
+    embed = nn.Embedding(5, 2, sparse=True, dtype=torch.float16)
+    embed.weight.data.fill_(1.0)
+    optimizer = HotSwapSGD(embed.parameters(), [1e7], loss_scale=65536.0)
+    rows = torch.tensor([1, 3, 3])
+    take(optimizer, lambda: 1.0 + (embed(rows).float() * 2.0**-29).sum())
+    moved = 1 - 1e7 * 2.0**-29 * torch.tensor([0.0, 1.0, 0.0, 2.0, 0.0])
+    torch.testing.assert_close(kept(optimizer), moved[:, None].expand(5, 2), rtol=1e-6, atol=0)
+    assert embed.weight.grad.is_sparse  # type: ignore[union-attr]
+
+
+def test_the_gradient_that_is_left_is_without_the_scale_and_clipped() -> None:
+    parameter = nn.Parameter(torch.ones(4, dtype=torch.float16))
+    optimizer = HotSwapSGD([parameter], [0.1], clip_norm=1.0, loss_scale=1024.0)
+    take(optimizer, slope(parameter, 8.0))
+    torch.testing.assert_close(parameter.grad, torch.full((4,), 0.5, dtype=torch.float16))
+
+
+def test_a_gradient_in_float16_that_overflows_shrinks_the_scale() -> None:
+    parameter = nn.Parameter(torch.ones(4, dtype=torch.float16))
+    optimizer = HotSwapSGD([parameter], [0.1], momentum=0.9, loss_scale=65536.0)
+    take(optimizer, slope(parameter, 1.5))
+    assert optimizer.last_step is not None
+    assert optimizer.last_step.trials == ()
+    assert not optimizer.state
+    take(optimizer, slope(parameter, 1.5))
+    torch.testing.assert_close(kept(optimizer), torch.full((4,), 0.85))
+
+
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
 BUILDS: dict[str, Build] = {
     "sgd": HotSwapSGD,
     "momentum": lambda parameters: HotSwapSGD(parameters, momentum=0.9),
     "adam": lambda parameters: HotSwap(torch.optim.Adam(parameters)),
+    "scaled": lambda parameters: HotSwapSGD(parameters, momentum=0.9, clip_norm=1.0, loss_scale=1024.0),
 }
 
 

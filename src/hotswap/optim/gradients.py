@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.utils._pytree import tree_leaves
 
 from hotswap.errors import ClosureError, SettingError, UnsupportedError
+from hotswap.optim.moves.base import NONE
+from hotswap.optim.moves.masters import ROUNDED
 from hotswap.optim.trials import Closure, scalar, unpack
 
 __all__ = ["Accumulated", "Clipping", "GradientPass", "LossScale", "WithBackward", "accumulate", "run_gradient_pass"]
@@ -30,6 +32,8 @@ class GradientPass(NamedTuple):
     """Whether the closure called `backward()` itself."""
     overflow: bool = False
     """Whether the loss scale was too large for the gradient."""
+    exact: Mapping[int, Tensor] = NONE
+    """Gradients without the loss scale that `.grad` would round, by the parameter's id."""
 
 
 def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: LossScale | None = None) -> GradientPass:
@@ -57,8 +61,11 @@ def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: Los
             "With loss_scale the optimizer has to run the backward pass, but the closure calls backward() itself; "
             "return the loss without calling it."
         )
-    overflow = scale is not None and not scale.take_off([p.grad for p in parameters if p.grad is not None])
-    return GradientPass(loss.detach(), _detached(aux), by_closure, overflow)
+    if scale is None:
+        return GradientPass(loss.detach(), _detached(aux), by_closure)
+    exact = scale.take_off(parameters)
+    gradients = [exact.get(id(p), p.grad) for p in parameters if p.grad is not None]
+    return GradientPass(loss.detach(), _detached(aux), by_closure, not scale.fits(gradients), exact)
 
 
 class LossScale:
@@ -74,11 +81,25 @@ class LossScale:
             )
         self.value, self.patience, self.good = float(value), patience, 0
 
-    def take_off(self, gradients: list[Tensor]) -> bool:
-        """Divide; False if a gradient is not finite, and then the scale has shrunk."""
+    def take_off(self, parameters: list[Tensor]) -> dict[int, Tensor]:
+        """Divide; gradients in bfloat16 or float16 also in float32, by the parameter's id.
+
+        What the scale has saved from becoming zero in the backward pass would become it here.
+        """
+        exact = {}
+        for parameter in parameters:
+            if parameter.grad is None:
+                continue
+            if parameter.dtype in ROUNDED:
+                exact[id(parameter)] = gradient = parameter.grad.float().mul_(1 / self.value)
+                parameter.grad = gradient.to(parameter.dtype)
+            else:
+                parameter.grad.mul_(1 / self.value)
+        return exact
+
+    def fits(self, gradients: list[Tensor]) -> bool:
+        """Whether all of them are finite; if not, the scale shrinks, and if so often enough, it grows."""
         values = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in gradients]
-        for gradient in gradients:
-            gradient.mul_(1 / self.value)
         norms = [norm.float() for norm in torch._foreach_norm([v for v in values if v.numel()], ord=torch.inf)]
         # At a scale of 1 there is nothing left to blame: whoever checks the gradient will say so.
         if self.value == 1.0 or not norms or bool(torch.stack(norms).isfinite().all()):
@@ -101,18 +122,29 @@ class Clipping:
             raise SettingError("HotSwap(clip_norm=..., clip_value=...): choose one of them.")
         self.norm, self.value = norm, value
 
-    def __call__(self, parameters: list[Tensor]) -> None:
-        """Clip the gradients in `.grad`."""
+    def __call__(self, parameters: list[Tensor], exact: Mapping[int, Tensor] = NONE) -> None:
+        """Clip the gradients in `.grad`, and in `exact` those that it would round."""
         if self.norm is None and self.value is None:
             return
         if any(p.grad is not None and p.grad.layout is not torch.strided for p in parameters):
             raise UnsupportedError(
                 "A sparse gradient cannot be clipped together with others; leave clipping out, or use dense gradients."
             )
+        holders = [_holder(exact[id(p)]) if id(p) in exact else p for p in parameters] if exact else parameters
         if self.norm is not None:
-            clip_grad_norm_(parameters, self.norm)
+            clip_grad_norm_(holders, self.norm)
         elif self.value is not None:
-            clip_grad_value_(parameters, self.value)
+            clip_grad_value_(holders, self.value)
+        for parameter in parameters if exact else ():
+            if id(parameter) in exact:
+                parameter.grad = exact[id(parameter)].to(parameter.dtype)
+
+
+def _holder(gradient: Tensor) -> Tensor:
+    """Something that has it in `.grad`."""
+    holder = gradient.detach()
+    holder.grad = gradient
+    return holder
 
 
 class WithBackward(ABC):

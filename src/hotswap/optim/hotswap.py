@@ -21,6 +21,7 @@ from hotswap.optim.checkpoint import OwnState, pack, unpack
 from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
 from hotswap.optim.guards import Guard
 from hotswap.optim.moves import move_for, with_values
+from hotswap.optim.moves.base import NONE
 from hotswap.optim.moves.masters import restore_state
 from hotswap.optim.moves.shards import local
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
@@ -51,6 +52,8 @@ class _Start(NamedTuple):
     """Whether it insists on a backward of its own."""
     overflow: bool = False
     """Whether there is no gradient to walk along, because the loss scale was too large."""
+    exact: Mapping[int, Tensor] = NONE
+    """See `GradientPass.exact`."""
 
 
 class HotSwap(Optimizer):
@@ -199,8 +202,8 @@ class HotSwap(Optimizer):
             if start.overflow:
                 self._record(0, None, start, [])
                 return start.loss
-            self._clip(self._parameters())
-            self._move.prepare()
+            self._clip(self._parameters(), start.exact)
+            self._move.prepare(start.exact)
             if any(self._move.scale(group) for group in self.param_groups):
                 self._search_and_move(start, *proposed)
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
@@ -351,11 +354,10 @@ class HotSwap(Optimizer):
             self._warned_of_backward = True
             warn_of_own_backward()
         if trial_closure is None:
-            return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure, passed.overflow)
+            return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure, *passed[3:])
         if loss is not None:
-            return _Start(
-                passed.loss, scalar(loss, "step(loss=...)").item(), passed.aux, trial_closure, False, passed.overflow
-            )
+            given = scalar(loss, "step(loss=...)").item()
+            return _Start(passed.loss, given, passed.aux, trial_closure, False, *passed[3:])
         gradients = [parameter.grad for parameter in parameters]
         for parameter in parameters:
             parameter.grad = None  # the trial closure may clear or overwrite what it finds
@@ -365,7 +367,7 @@ class HotSwap(Optimizer):
         finally:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
-        return _Start(passed.loss, to_beat, passed.aux, trial_closure, False, passed.overflow)
+        return _Start(passed.loss, to_beat, passed.aux, trial_closure, False, *passed[3:])
 
     @staticmethod
     def _start_from_gradients(parameters: list[Tensor], trial_closure: Closure, loss: object) -> _Start:
