@@ -14,6 +14,7 @@ from torch.optim import lr_scheduler
 
 import hotswap
 from hotswap import HotSwap, HotSwapSGD, accumulate
+from hotswap.optim import gradients
 from tests.optim.helpers import batches, loss_of, model, same, weights
 
 
@@ -161,6 +162,39 @@ def test_a_gradient_that_overflows_is_left_out_and_the_scale_shrinks() -> None:
         pytest.fail("the scale never became small enough")
 
 
+def test_the_loss_scale_doubles_after_enough_good_steps_also_across_a_checkpoint() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+
+    def build() -> HotSwap:
+        optimizer = HotSwapSGD([parameter], lr=[0.1], loss_scale=8.0)
+        assert optimizer._loss_scale is not None
+        assert optimizer._loss_scale.patience == 2000
+        optimizer._loss_scale.patience = 3
+        return optimizer
+
+    def scale(optimizer: HotSwap) -> tuple[float, int]:
+        assert optimizer._loss_scale is not None
+        return optimizer._loss_scale.value, optimizer._loss_scale.good
+
+    optimizer, seen = build(), []
+    for _ in range(5):
+        take(optimizer, lambda: parameter.square().sum())
+        seen.append(scale(optimizer))
+    assert seen == [(8.0, 1), (8.0, 2), (16.0, 0), (16.0, 1), (16.0, 2)]
+    again = build()
+    again.load_state_dict(optimizer.state_dict())
+    assert scale(again) == (16.0, 2)
+    take(again, lambda: parameter.square().sum())
+    assert scale(again) == (32.0, 0)
+    take(again, lambda: parameter.square().sum())
+    take(again, lambda: parameter.sum() * 1e38)  # times the scale, it overflows
+    assert scale(again) == (16.0, 0)
+    take(again, lambda: parameter.square().sum())
+    assert scale(again) == (16.0, 1)
+    copied = copy.deepcopy(again)
+    assert scale(copied) == (16.0, 1)
+
+
 def test_a_loss_scale_needs_the_backward() -> None:
     net = model()
     optimizer = HotSwapSGD(net.parameters(), loss_scale=1024.0)
@@ -254,6 +288,31 @@ def test_the_search_walks_along_the_clipped_direction(base: str) -> None:
             wanted = wanted / (wanted.abs() + 1.0)
         torch.testing.assert_close(moved, 0.1 * wanted, rtol=1e-5, atol=1e-8)
         torch.testing.assert_close(parameter.grad, torch.tensor(direction, dtype=torch.float64), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("base", ["sgd", "adam", "exact"])
+def test_a_gradient_is_clipped_once_however_many_trials_there_are(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    real = gradients.clip_grad_norm_
+
+    def counting(*args: Any) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return real(*args)
+
+    monkeypatch.setattr(gradients, "clip_grad_norm_", counting)
+    parameter = nn.Parameter(torch.tensor([3.0, -4.0]))
+    bases = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "exact": torch.optim.Adafactor}
+    optimizer = HotSwap(bases[base]([parameter], lr=1.0), {"lr": [10.0**-k for k in range(-4, 3)]}, clip_norm=1.0)
+    trials = 0
+    for step in range(1, 10):
+        optimizer.step(lambda: parameter.square().sum())
+        assert optimizer.last_step is not None
+        trials += len(optimizer.last_step.trials)
+        assert calls == step
+    assert trials > 9
+    assert parameter.grad is not None
+    assert parameter.grad.norm().item() <= 1.0001
 
 
 @pytest.mark.parametrize(
