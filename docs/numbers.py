@@ -12,7 +12,8 @@ hold a few words:
 
     The paper's study has <!-- numbers: runs -->1,110<!-- /numbers --> runs.
 
-Measured numbers come from `results/paper`, through the functions that the report uses. The list of commands comes from
+Measured numbers come from `results/paper`, through the functions that the report uses, and from `results/benchmarks`,
+which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. The list of commands comes from
 the command line itself and the notebook's page from the notebook.
 """
 
@@ -26,6 +27,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parent / "parts")  # and not docs: the standard library has a module `numbers` too
 
+from benchmarked import BLOCKS as BENCHMARKED  # noqa: E402
 from extracts import commands, notebook  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 
@@ -33,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
 BLOCKS: dict[str, Callable[[], str]] = {
     **MEASURED,
+    **BENCHMARKED,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
 }

@@ -10,10 +10,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from hotswap.report import load_results
+from hotswap.report.origin import origin_of
 from hotswap.studies import PAPER, plan
 from hotswap.studies.exchange import import_files, origin
 from hotswap.studies.results import shipped
 from hotswap.studies.store import Store
+from hotswap.studies.timing import best_sgd
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,41 @@ def test_medians_at_the_end(merged: Path) -> None:
     assert len(settings) == 360
     assert (medians["ducb"].drop(1024) < settings.median().min()).all()
     assert last["train_nll"].notna().all()  # no run diverged
+
+
+def test_the_units_took_what_the_readme_says(merged: Path) -> None:
+    with Store.open(merged) as store:
+        seconds = [entry["seconds"] for done in store.provenance().values() for entry in done]
+    assert origin_of(load_results(shipped())).minutes == pytest.approx(sum(seconds) / 60)
+
+
+def test_timings_of_single_runs() -> None:
+    """Tables 1 and 2: five batch sizes, SGD and AdaDelta once, DUCB from three epochs."""
+    timing = pd.read_parquet(shipped() / "timing.parquet")
+    cells = {(name, size, epoch) for size in PAPER.batch_sizes for name, epoch in CELLS}
+    assert set(timing[["algorithm", "batch_size", "epoch"]].itertuples(index=False, name=None)) == cells
+    assert len(timing) == len(cells) == 25
+    steps = 50_000 // timing["batch_size"]
+    assert (timing["milliseconds"] * steps / 1e3).to_list() == pytest.approx(timing["seconds"].to_list())
+    ducb = timing["algorithm"] == "ducb"
+    assert (timing["trials"][ducb] >= 1).all()
+    assert (timing["trials"][~ducb] == 0).all()
+
+
+CELLS = (("sgd", 0), ("adadelta", 0), ("ducb", 100), ("ducb", 300), ("ducb", 500))
+
+
+def test_curves_are_of_the_twelve_runs_of_figure_2(merged: Path) -> None:
+    """One of each adaptive algorithm and batch size, and SGD's two best in retrospect, against the clock."""
+    with Store.open(merged) as store:
+        best = [run.id for run in best_sgd(store.metrics())]
+    curves = pd.read_parquet(shipped() / "curves.parquet")
+    adaptive = [f"{name}-b{size}-s0" for name in ("adadelta", "ducb") for size in PAPER.batch_sizes]
+    assert sorted(curves["run"].unique()) == sorted([*adaptive, *best])
+    assert len(best) == 2
+    for _, run in curves.groupby("run"):
+        assert run.sort_values("epoch")["epoch"].to_list() == list(PAPER.recorded_epochs())
+        assert run.sort_values("epoch")["seconds"].is_monotonic_increasing
 
 
 def test_the_wheel_brings_them_along(tmp_path: Path) -> None:

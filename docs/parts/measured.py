@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from hotswap.report.choices import chosen
@@ -312,6 +313,35 @@ def best_errors() -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def by_the_clock() -> str:
+    """The single runs at some moments: who is ahead."""
+    runs = [rows.sort_values("epoch") for _, rows in results().curves.groupby("run")]
+    if not runs:
+        return "There are no single runs in the results yet."
+    rows = []
+    for moment in (1.0, 2.0, 5.0, 10.0, 20.0):
+        cells = [f"{moment:g} s"]
+        for measure, text in (("test_error", "{:.2%}"), ("train_nll", "{:.1e}")):
+            now = sorted(
+                (float(np.interp(moment, run["seconds"], run[measure])), place)
+                for place, run in enumerate(runs)
+                if run["seconds"].iloc[-1] >= moment
+            )
+            ducb = next(place for place, (_, of) in enumerate(now) if _is_small_ducb(runs[of]))
+            cells += [
+                f"{text.format(now[0][0])}, {label(runs[now[0][1]].iloc[-1])}",
+                f"{text.format(now[ducb][0])}, place {ducb + 1} of {len(now)}",
+            ]
+        rows.append(cells)
+    size = batch_sizes()[0]
+    headings = ["after", "best test error", f"DUCB, batch {size}", "lowest objective", f"DUCB, batch {size}"]
+    return table(headings, rows, left=5)
+
+
+def _is_small_ducb(run: pd.DataFrame) -> bool:
+    return run["algorithm"].iloc[0] == "ducb" and run["batch_size"].iloc[0] == batch_sizes()[0]
+
+
 # --- tables, durations, provenance ------------------------------------------------------------------------------------
 
 
@@ -399,6 +429,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "step lengths": step_lengths,
     "large batch": large_batch,
     "best errors": best_errors,
+    "by the clock": by_the_clock,
     "tables": tables,
     "durations": durations,
     "provenance": provenance,

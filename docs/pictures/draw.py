@@ -1,7 +1,7 @@
 """Draw the pictures of the documentation: `python docs/pictures/draw.py`.
 
-Figure 1 from the results; the others from a small training run: scikit-learn's digits, a network of 64-32-10 sigmoid
-units, minibatches of 64, one seed. It takes some fifteen seconds on a CPU.
+Figures 1 and 2 from the results; the others from a small training run: scikit-learn's digits, a network of 64-32-10
+sigmoid units, minibatches of 64, one seed. It takes some fifteen seconds on a CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.optim import Statistics
 from hotswap.report import load_results
-from hotswap.report.figures import draw_figure_1
+from hotswap.report.figures import draw_figure_1, draw_figure_2
 from hotswap.report.figures.style import save as save_report
 
 HERE = Path(__file__).parent
@@ -250,10 +250,12 @@ def draw_training(run: Run, fixed: dict[float, Run]) -> None:
 
 
 def draw_results() -> None:
-    """The paper's Figure 1 from the results in the repository, as the report draws it."""
-    figure = draw_figure_1(load_results(HERE.parents[1] / "results" / "paper").metrics)
-    assert figure is not None
-    save_report(figure, HERE / "figure-1.png")
+    """The paper's figures from the results in the repository, as the report draws them."""
+    results = load_results(HERE.parents[1] / "results" / "paper")
+    figures = {"figure-1": draw_figure_1(results.metrics), "figure-2": draw_figure_2(results.curves)}
+    for name, figure in figures.items():
+        assert figure is not None
+        save_report(figure, HERE / f"{name}.png")
 
 
 def save(figure: plt.Figure, name: str) -> None:

@@ -1,0 +1,102 @@
+"""What the benchmarks measured, as Markdown: `python -m benchmarks.NAME --keep results/benchmarks` writes the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from measured import table
+
+FOLDER = Path(__file__).resolve().parents[2] / "results" / "benchmarks"
+
+
+def kept(name: str) -> list[dict[str, Any]]:
+    """The files of a benchmark, one for each kind of device."""
+    return [json.loads(path.read_text()) for path in sorted(FOLDER.glob(f"{name}-*.json"))]
+
+
+def sources(files: Iterable[dict[str, Any]]) -> str:
+    """Where the numbers come from, below them."""
+    lines = [f"`{f['command']}`: {f['device']}, torch {f['torch']}, Python {f['python']}, {f['date']}" for f in files]
+    return f"*{'; '.join(lines)}.*"
+
+
+def short(device: str) -> str:
+    """`H200`, `CPU`."""
+    return device.removeprefix("NVIDIA ").partition(",")[0]
+
+
+def step_cost() -> str:
+    """A hot-swapped step beside one of SGD."""
+    files = kept("step-cost")
+    rows = [
+        (
+            row["network"],
+            short(file["device"]),
+            *(f"{row[name]:.2f}" for name in ("ratio", "limit")),
+            f"{row['ratio'] / row['limit']:.2f}",
+            f"{row['trials']:.2f}",
+            f"{row['extra_sgd'][0]:.2f} / {row['extra_sgd'][1]:.2f}",
+        )
+        for file in files
+        for row in file["rows"]
+    ]
+    headings = ("network", "device", "over SGD", "limit", "overhead", "trials per step", "memory, kept / peak")
+    return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
+
+
+def protections() -> str:
+    """What it costs to be right."""
+    files = kept("protections")
+    names = list(files[0]["rows"][0]["spent"])
+    rows = [
+        (
+            row["network"],
+            short(file["device"]),
+            f"{1e3 * row['step']:.1f}",
+            f"{row['trials']:.1f}",
+            *(f"{1e3 * row['spent'][name] / row['trials']:.3f}" for name in names),
+            f"{sum(row['spent'].values()) / row['step']:.1%}",
+        )
+        for file in files
+        for row in file["rows"]
+    ]
+    headings = ("network", "device", "step, ms", "trials", *(f"{name}, ms a trial" for name in names), "of a step")
+    decision = 1e3 * files[0]["one_decision"]
+    more = f"One decision of two processes on one machine (gloo) takes {decision:.2f} ms a trial more."
+    return f"{table(headings, rows, left=2)}\n\n{more}\n\n{sources(files)}"
+
+
+def study_speed() -> str:
+    """The ensemble beside single runs and beside the hardware."""
+    (file,) = kept("study-speed")
+    rows = []
+    for row in file["rows"]:
+        runs, step, sgd = row["runs"], row["step"], row["algorithm"] == "sgd"
+        rows.append(
+            (
+                row["algorithm"],
+                str(row["batch"]),
+                str(runs),
+                f"{1e3 * step:.3f}",
+                f"{runs / step / (50_000 // row['batch']):.0f}",
+                f"{runs * row['loop'] / step:.0f}×",
+                f"{runs * row['alone'] / step:.1f}×",
+                f"{row['by_bytes'] / step:.0%}" if sgd else "",
+                f"{row['by_flop'] / step:.0%}" if sgd else "",
+            )
+        )
+    rows.sort(key=lambda row: ("sgd", "adadelta", "ducb").index(row[0]))
+    headings = ("algorithm", "batch", "runs", "ms a step", "run-epochs a second", "over a PyTorch loop")
+    more = ("over one run in the same engine", "of the bytes floor", "of the arithmetic floor")
+    ceilings = f"{file['bytes_per_second'] / 1e12:.2f} TB/s copying, {file['flop_per_second'] / 1e12:.0f} TFLOP/s"
+    return f"{table((*headings, *more), rows)}\n\nCeilings measured in the same run: {ceilings}.\n\n{sources([file])}"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "step cost": step_cost,
+    "protections": protections,
+    "study speed": study_speed,
+}
