@@ -72,7 +72,9 @@ def added_at(array: Array, place: Array, value: Array) -> Array:
     """The array `(R, K)`, with values `(R, T)` added at places `(R, T)` of their rows."""
     if isinstance(array, np.ndarray):
         added = array.copy()
-        np.add.at(added, (np.arange(len(added))[:, None], place), value)
+        for row, places, values in zip(added, place.tolist(), value.tolist(), strict=True):
+            for at, number in zip(places, values, strict=True):
+                row[at] += number
         return added
     torch = sys.modules["torch"]
     there = place[:, :, None] == torch.arange(array.shape[1], device=array.device)  # no atomics: sums in a fixed order

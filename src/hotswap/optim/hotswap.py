@@ -126,6 +126,7 @@ class HotSwap(Optimizer):
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # what Optimizer.__init__ put there is empty
         self._bandit_state = self.bandit.start(1, len(self.arms))
+        self._proposed: tuple[Array, BanditState] | None = None  # for the next step, made where the bandit has learned
         self._reward_scale = float(self.reward.start(1)[0])
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
@@ -196,7 +197,8 @@ class HotSwap(Optimizer):
         self._busy = True
         try:
             start = self._start_point(closure, trial_closure, loss)
-            proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
+            if self._proposed is None:
+                self._proposed = self.bandit.propose(self._bandit_state)
             start = start._replace(to_beat=self._agreement.mean(start.to_beat))
             self._check_start(start.to_beat)
             if start.overflow:
@@ -205,7 +207,7 @@ class HotSwap(Optimizer):
             self._clip(self._parameters(), start.exact)
             self._move.prepare(start.exact)
             if any(self._move.scale(group) for group in self.param_groups):
-                self._search_and_move(start, *proposed)
+                self._search_and_move(start, *self._proposed)
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
                 self._move.back()
                 self._move.check_gradients()
@@ -295,6 +297,7 @@ class HotSwap(Optimizer):
         rewards = tuple(self.reward.grant(self._reward_scale, to_beat, loss) for _, loss in trials)
         arms = np.array([[arm for arm, _ in trials]])
         self._bandit_state = self.bandit.observe(bandit_state, arms, np.array([rewards]))
+        self._proposed = self.bandit.propose(self._bandit_state)
         return rewards
 
     def _record(
@@ -460,6 +463,7 @@ class HotSwap(Optimizer):
         self.base.load_state_dict(plain)
         restore_state(self.base, plain)
         self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own[:4]
+        self._proposed = None
         self._move.masters.write(self._parameters(), own.masters)
         if self._loss_scale is not None and own.loss_scale is not None:
             self._loss_scale.value, self._loss_scale.good = own.loss_scale
@@ -489,7 +493,7 @@ class HotSwap(Optimizer):
         super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
-        self._guard, self._asked, self._busy = Guard(self._module), None, False
+        self._guard, self._asked, self._proposed, self._busy = Guard(self._module), None, None, False
         self._agreement = self._new_agreement()
 
     @property

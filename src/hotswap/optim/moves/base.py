@@ -131,16 +131,17 @@ class Move(ABC):
         """Save θ and the gradients, where `.grad` would round them those in `exact`, by the parameter's id."""
         self._moving = []
         for group in self.base.param_groups:
-            kinds: dict[tuple[bool, bool], list[tuple[Tensor, Tensor]]] = {}
+            kinds: dict[tuple[bool, bool], tuple[list[Tensor], list[Tensor]]] = {}
             for parameter in group["params"]:
                 gradient = parameter.grad
                 if gradient is not None:
                     key = parameter.dtype in ROUNDED, gradient.layout is not torch.strided
-                    kinds.setdefault(key, []).append((parameter, gradient))
-            for key, pairs in kinds.items():
+                    owners, held = kinds.setdefault(key, ([], []))
+                    owners.append(parameter)
+                    held.append(gradient)
+            for key, (owners, held) in kinds.items():
                 kind = Kind(*key)
-                owners, held = (list(column) for column in zip(*pairs, strict=True))
-                found = [exact.get(id(owner), owner.grad) for owner in owners] if kind.rounded else held
+                found = [exact.get(id(p), g) for p, g in zip(owners, held, strict=True)] if kind.rounded else held
                 gradients = [gradient.coalesce() if kind.sparse else local(gradient) for gradient in found]
                 parameters = [local(owner) for owner in owners]
                 origin = self._origin(kind, owners, parameters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,36 +12,23 @@ from torch import Tensor
 __all__ = ["FiniteCheck"]
 
 
-@dataclass
-class OnGpu:
-    """One launch for all gradients of a type, and a copy that arrives by itself."""
+class OnGpu(NamedTuple):
+    """One launch for all gradients of a type."""
 
     found: Tensor
     """Not 0 once a value that is not finite was found."""
     one: Tensor
-    arrived: Tensor
-    """The same, in memory of the host."""
-    event: torch.cuda.Event
-
-    @classmethod
-    def of(cls, device: torch.device) -> OnGpu:
-        """Kept from step to step."""
-        found, one = torch.zeros(1, device=device), torch.ones(1, device=device)
-        return cls(found, one, torch.zeros(1, pin_memory=True), torch.cuda.Event())  # type: ignore[no-untyped-call]
 
     def ask(self, gradients: list[Tensor]) -> None:
-        """In one launch: a function that is meant to undo a loss scale, with a scale of 1, which changes nothing."""
+        """By a function that is meant to undo a loss scale: here of 1, which changes nothing."""
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.found, self.one)
-        self.arrived.copy_(self.found, non_blocking=True)
-        self.event.record(torch.cuda.current_stream(self.found.device))
 
     def answer(self) -> bool:
         """Wait, if nobody has."""
-        self.event.synchronize()
-        if self.arrived.item() == 0:
-            return True
-        self.found.zero_()
-        return False
+        finite = self.found.item() == 0
+        if not finite:
+            self.found.zero_()
+        return finite
 
 
 @dataclass
@@ -68,7 +56,7 @@ class FiniteCheck:
 
     def _gpu(self, device: torch.device) -> OnGpu:
         if device not in self._gpus:
-            self._gpus[device] = OnGpu.of(device)
+            self._gpus[device] = OnGpu(torch.zeros(1, device=device), torch.ones(1, device=device))
         return self._gpus[device]
 
     def answer(self) -> bool:
