@@ -69,7 +69,7 @@ def flat(network: nn.Module, like: str) -> Tensor:
     return Mlp(SIZES).flatten(network)
 
 
-def ducb(model: Model, seeds: list[int], block: int = 4, search: Any = None) -> Ducb:
+def ducb(model: Model, seeds: list[int], block: tuple[int, int] = (4, 8), search: Any = None) -> Ducb:
     theta = model.initial(seeds).to(D)
     return Ducb(model, theta, log_grid(), DiscountedUCB(), search or Backtracking(), block=block)
 
@@ -107,9 +107,9 @@ def test_ducb_takes_the_optimizers_decisions(kind: str) -> None:
 
 
 @pytest.mark.parametrize("search", [Backtracking(headroom=1), FirstDecrease(), Backtracking(max_trials=3)], ids=repr)
-@pytest.mark.parametrize("block", [1, 3, 33])
-def test_the_size_of_a_block_changes_nothing(block: int, search: Any) -> None:
-    one, other = ducb(Mlp(SIZES), [0, 1], block=2, search=search), ducb(Mlp(SIZES), [0, 1], block=block, search=search)
+@pytest.mark.parametrize("block", [(1, 1), (3, 2), (2, 7), (33, 1)])
+def test_the_size_of_a_block_changes_nothing(block: tuple[int, int], search: Any) -> None:
+    one, other = (ducb(Mlp(SIZES), [0, 1], block=sizes, search=search) for sizes in ((2, 2), block))
     train(one)
     train(other)
     assert torch.equal(one.tally.arms, other.tally.arms)

@@ -179,19 +179,27 @@ def _adadelta(
 class Ducb(Update):
     """Hot-swapped SGD: the same bandit, search and reward as the optimizer's, for R runs at a time.
 
-    `block` arms are evaluated at once, from the one a run has come to; what the search would not have tried is neither
-    rewarded nor counted, so every run takes the decisions it would take alone, one trial after the other.
+    Several arms are evaluated at once, from the one a run has come to: first `block[0]` of them, and `block[1]` each
+    time that some run has to go on. What the search would not have tried is neither rewarded nor counted, so every run
+    takes the decisions it would take alone, one trial after the other. A walk ends soon, or near the end of the grid
+    where nothing helps: so the first block is small and the others are not.
     """
 
     openings = frozenset({"begin"})
 
     def __init__(
-        self, model: Model, theta: Tensor, rates: Sequence[float], bandit: Bandit, search: Search, block: int = 4
+        self,
+        model: Model,
+        theta: Tensor,
+        rates: Sequence[float],
+        bandit: Bandit,
+        search: Search,
+        block: tuple[int, int] = (4, 8),
     ) -> None:
         super().__init__(model, theta, arms=len(rates))
         self.bandit, self.search, self.reward = bandit, search, LogReduction()
         self.rates = torch.tensor(rates, dtype=torch.float64, device=theta.device)
-        self.ahead = torch.arange(block, device=theta.device)
+        self.first, self.further = (torch.arange(size, device=theta.device) for size in block)
         self.learned = bandit.start(len(theta), len(rates), theta.device)
         self.at: Gradient | None = None
         blank = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
@@ -214,11 +222,14 @@ class Ducb(Update):
         gradient = self.model.gradient(self.theta, x, y)
         self.at = self.model.before_trials(gradient, x)  # kept: the other pieces of the step read it where it lies
         fused(_open, self.theta)(self.bandit, self.search, len(self.rates), self.learned, self.walk, gradient.loss)
-        self._more(x, y)
+        self._try(self.first, x, y)
 
     def _more(self, x: Tensor, y: Tensor) -> None:
+        self._try(self.further, x, y)
+
+    def _try(self, ahead: Tensor, x: Tensor, y: Tensor) -> None:
         assert self.at is not None  # a step begins before it goes on
-        arms = torch.minimum(self.walk.arm[:, None] + self.ahead, self.walk.last[:, None])
+        arms = torch.minimum(self.walk.arm[:, None] + ahead, self.walk.last[:, None])
         losses = self.model.trials(self.theta, self.at, self.rates[arms], x, y)
         fused(_advance, self.theta)(
             self.bandit, self.search, self.reward, self.learned, self.walk, arms, losses, self.tally.trials
