@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, overload
@@ -488,13 +489,15 @@ class HotSwap(Optimizer):
         self._agreement = self._new_agreement()
 
     @property
-    def _step_supports_amp_scaling(self) -> NoReturn:
-        """torch's GradScaler asks this of an optimizer before it calls its step."""
-        raise UnsupportedError(
-            "HotSwap cannot be stepped by a GradScaler: it scales the loss of the gradient pass but not those of the "
-            "trials. Train in bfloat16 with torch.autocast, which needs no scaler, or give the optimizer "
-            "loss_scale=65536 for float16; and call optimizer.step(closure) directly."
-        )
+    def _step_supports_amp_scaling(self) -> bool:
+        """torch's GradScaler asks this of an optimizer before it calls its step, and is refused; others may ask."""
+        if isinstance(sys._getframe(1).f_locals.get("self"), torch.amp.GradScaler):
+            raise UnsupportedError(
+                "HotSwap cannot be stepped by a GradScaler: it scales the loss of the gradient pass but not those of "
+                "the trials. Train in bfloat16 with torch.autocast, which needs no scaler, or give the optimizer "
+                "loss_scale=65536 for float16; and call optimizer.step(closure) directly."
+            )
+        return False
 
     def __repr__(self) -> str:
         swapped = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))
