@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, overload
@@ -32,6 +33,7 @@ from hotswap.optim.trials import (
     warn_of_no_search,
     warn_of_own_backward,
 )
+from hotswap.optim.wrapped import Given, unwrap
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 
@@ -128,6 +130,7 @@ class HotSwap(Optimizer):
         self._warned_of_backward = self._checked_closure = False
         self._asked: tuple[Closure, Tensor | float] | None = None
         self._busy = False
+        self._itself = weakref.ref(self)
         self._guard = Guard(module)
         self._process_group = process_group
         self._agreement = self._new_agreement()
@@ -184,6 +187,10 @@ class HotSwap(Optimizer):
                     f"step({name}=...) must be a function that computes the loss, but it is of type "
                     f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
                 )
+        given = unwrap(closure)
+        closure = given.closure
+        if closure is None:
+            given.run_hooks()
         asked, self._asked = self._asked, None
         if closure is None and trial_closure is None and asked is not None:
             trial_closure, loss = asked
@@ -192,7 +199,7 @@ class HotSwap(Optimizer):
             return None
         self._busy = True
         try:
-            start = self._start_point(closure, trial_closure, loss)
+            start = self._start_point(given, trial_closure, loss)
             proposed = self.bandit.propose(self._bandit_state)  # while the device is busy with the backward pass
             start = start._replace(to_beat=self._agreement.mean(start.to_beat))
             self._check_start(start.to_beat)
@@ -226,23 +233,29 @@ class HotSwap(Optimizer):
 
         Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
         """
-        self._busy = True
+        real = self._real
+        real._busy = True
         try:
             with self._guard.gradient_pass(self._parameters()):
                 yield
         finally:
-            self._busy = False
+            real._busy = False
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and forget a gradient pass or a search that was to come of them."""
         super().zero_grad(set_to_none)
-        if not self._busy:  # a closure may call it, too
+        if not self._real._busy:  # a closure may call it, too
             self._guard.drop()
-            self._asked = None
+            self._real._asked = None
 
     def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
-        self._asked = trial_closure, loss
+        self._real._asked = trial_closure, loss
+
+    @property
+    def _real(self) -> HotSwap:
+        """This optimizer. Lightning's wrapper inherits our methods and calls them as its own; what they set is ours."""
+        return self._itself() or self
 
     def _search_and_move(self, start: _Start, proposal: Array, bandit_state: BanditState) -> None:
         walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
@@ -333,8 +346,8 @@ class HotSwap(Optimizer):
 
     # --- the start point ----------------------------------------------------------------------------------------------
 
-    def _start_point(self, closure: Closure | None, trial_closure: Closure | None, loss: object) -> _Start:
-        parameters = self._parameters()
+    def _start_point(self, given: Given, trial_closure: Closure | None, loss: object) -> _Start:
+        closure, parameters = given.closure, self._parameters()
         if closure is None:
             assert trial_closure is not None  # the caller has checked
             if self._loss_scale is not None:
@@ -346,6 +359,7 @@ class HotSwap(Optimizer):
             return self._start_from_gradients(parameters, trial_closure, loss)
         with self._guard.gradient_pass(parameters):
             passed = run_gradient_pass(closure, parameters, self._loss_scale)
+            given.run_hooks()
         if passed.by_closure and trial_closure is None and not self._warned_of_backward:
             self._warned_of_backward = True
             warn_of_own_backward()
@@ -455,11 +469,12 @@ class HotSwap(Optimizer):
             state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
         self.base.load_state_dict(plain)
-        self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own[:4]
+        real = self._real
+        real._bandit_state, real._reward_scale, real._in_force, self._move.initial_lr = own[:4]
         self._move.masters.write(self._parameters(), own.masters)
         if self._loss_scale is not None and own.loss_scale is not None:
             self._loss_scale.value, self._loss_scale.good = own.loss_scale
-        self.last_step = None
+        real.last_step = None
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 
@@ -486,6 +501,7 @@ class HotSwap(Optimizer):
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
         self._guard, self._asked, self._busy = Guard(self._module), None, False
+        self._itself = weakref.ref(self)
         self._agreement = self._new_agreement()
 
     @property
