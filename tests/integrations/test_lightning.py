@@ -18,6 +18,7 @@ from tests.optim.helpers import batches
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.callbacks import GradientAccumulationScheduler
     from lightning.pytorch.core.optimizer import LightningOptimizer
     from lightning.pytorch.plugins.precision import MixedPrecision
 
@@ -144,6 +145,16 @@ def test_a_training_step_without_a_loss() -> None:
 def test_accumulation_by_lightning_is_refused() -> None:
     with pytest.raises(hotswap.UnsupportedError, match="accumulate_grad_batches=3 gives the optimizer the last"):
         fit(Ours(), accumulate_grad_batches=3)
+
+
+@pytest.mark.parametrize("schedule", [{0: 3}, {0: 1, 1: 2}], ids=["always", "later"])
+def test_accumulation_by_lightning_is_refused_in_a_plain_module_too(schedule: dict[int, int]) -> None:
+    module = Plain()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hotswap.HotSwapWarning)
+        with pytest.raises(hotswap.UnsupportedError, match=r"one step with hotswap\.accumulate"):
+            fit(module, callbacks=[GradientAccumulationScheduler(schedule)])
+    assert module.trainer.global_step == (0 if schedule[0] > 1 else 12)
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])

@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.utils._pytree import tree_leaves
 
 from hotswap.errors import ClosureError, SettingError, UnsupportedError
+from hotswap.optim.leftovers import Watch, refuse_addition
 from hotswap.optim.trials import Closure, scalar, unpack
 
 __all__ = ["Accumulated", "Clipping", "GradientPass", "LossScale", "WithBackward", "accumulate", "run_gradient_pass"]
@@ -32,18 +33,20 @@ class GradientPass(NamedTuple):
     """Whether the loss scale was too large for the gradient."""
 
 
-def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: LossScale | None = None) -> GradientPass:
-    """Clear the gradients, evaluate the closure, and run its backward unless it did so itself."""
-    parameters = list(parameters)
-    for parameter in parameters:
-        parameter.grad = None
+def run_gradient_pass(
+    closure: Closure, parameters: list[Tensor], scale: LossScale | None = None, others: Sequence[Tensor] = ()
+) -> GradientPass:
+    """Clear the gradients, evaluate the closure, and run its backward unless it did so itself.
+
+    `others` are parameters whose gradients the closure must clear, should it run a backward: see `Leftovers`.
+    """
     factor = 1.0 if scale is None else scale.value
     with torch.enable_grad():
         if isinstance(closure, WithBackward):
+            _clear(parameters)
             loss, aux, by_closure = closure.backward(factor), None, False
         else:
-            loss, aux = unpack(closure())
-            by_closure = any(parameter.grad is not None for parameter in parameters)
+            loss, aux, by_closure = _evaluate(closure, parameters, others)
             if not by_closure:
                 _require_graph(loss)
                 torch.autograd.backward(loss if factor == 1.0 else loss * factor)
@@ -59,6 +62,29 @@ def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: Los
         )
     overflow = scale is not None and not scale.take_off([p.grad for p in parameters if p.grad is not None])
     return GradientPass(loss.detach(), _detached(aux), by_closure, overflow)
+
+
+def _evaluate(closure: Closure, parameters: list[Tensor], others: Sequence[Tensor]) -> tuple[Tensor, object, bool]:
+    """The closure's loss and what came beside it, and whether the closure put gradients in `.grad`."""
+    watches, watched = [Watch(parameter) for parameter in others], set(map(id, others))
+    rest = [parameter for parameter in parameters if id(parameter) not in watched] if watched else parameters
+    _clear(rest)
+    try:
+        loss, aux = unpack(closure())
+    finally:
+        for watch in watches:
+            watch.end()
+    by_closure = any(parameter.grad is not None for parameter in rest) or any(watch.saw_backward for watch in watches)
+    if not by_closure:
+        _clear(others)
+    elif any(watch.kept for watch in watches):
+        refuse_addition()
+    return loss, aux, by_closure
+
+
+def _clear(parameters: Iterable[Tensor]) -> None:
+    for parameter in parameters:
+        parameter.grad = None
 
 
 class LossScale:

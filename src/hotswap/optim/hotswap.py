@@ -22,6 +22,7 @@ from hotswap.optim.agreement import Agreement, Group
 from hotswap.optim.checkpoint import OwnState, pack, unpack
 from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
 from hotswap.optim.guards import Guard
+from hotswap.optim.leftovers import Leftovers
 from hotswap.optim.moves import move_for, with_values
 from hotswap.optim.moves.base import local
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
@@ -131,7 +132,7 @@ class HotSwap(Optimizer):
         self._asked: tuple[Closure, Tensor | float] | None = None
         self._busy = False
         self._itself = weakref.ref(self)
-        self._guard = Guard(module)
+        self._guard, self._leftovers = Guard(module), Leftovers()
         self._process_group = process_group
         self._agreement = self._new_agreement()
         self.last_step = None
@@ -218,6 +219,7 @@ class HotSwap(Optimizer):
         finally:
             self._busy = False
             self._move.forget()
+            self._leftovers.note(self._parameters())
             self._guard.end()
             torch.clear_autocast_cache()
         return start.loss
@@ -332,6 +334,8 @@ class HotSwap(Optimizer):
         never = self.last_step is None and not self._bandit_state.step.any()
         if never and any(self._move.scale(group) for group in self.param_groups):
             warn_of_no_search()
+        self._leftovers.begin(by_closure=False)
+        self._leftovers.note(self._parameters())
         self._clip(self._parameters())
         with with_values(self.base, self.arms.values(self._in_force), self._move.scale):
             self.base.step()
@@ -355,11 +359,13 @@ class HotSwap(Optimizer):
                     "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "
                     "brings gradients of its own; pass a closure, or leave loss_scale out."
                 )
+            self._leftovers.begin(by_closure=False)
             self._guard.start_here(parameters)
             return self._start_from_gradients(parameters, trial_closure, loss)
         with self._guard.gradient_pass(parameters):
-            passed = run_gradient_pass(closure, parameters, self._loss_scale)
+            passed = run_gradient_pass(closure, parameters, self._loss_scale, self._leftovers.others(parameters))
             given.run_hooks()
+        self._leftovers.begin(by_closure=passed.by_closure)
         if passed.by_closure and trial_closure is None and not self._warned_of_backward:
             self._warned_of_backward = True
             warn_of_own_backward()
@@ -501,7 +507,7 @@ class HotSwap(Optimizer):
         self._move = move_for(self.base, self.arms, initial_lr, self._linear)
         self._move.masters.write(self._parameters(), masters)
         self._guard, self._asked, self._busy = Guard(self._module), None, False
-        self._itself = weakref.ref(self)
+        self._itself, self._leftovers = weakref.ref(self), Leftovers()
         self._agreement = self._new_agreement()
 
     @property
