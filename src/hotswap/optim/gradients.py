@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.utils._pytree import tree_leaves
 
@@ -157,9 +159,9 @@ class Accumulated(WithBackward):
     """A closure over several minibatches that needs the memory of one; see `accumulate`."""
 
     def __init__(
-        self, loss: Callable[[Any], Tensor], batches: Sequence[Any], weights: Sequence[float], module: nn.Module | None
+        self, loss: Callable[[Any], Tensor], batches: Sequence[Any], weights: Sequence[float], exchanging: list[Any]
     ) -> None:
-        self.loss, self.batches, self.weights, self.module = loss, batches, weights, module
+        self.loss, self.batches, self.weights, self.exchanging = loss, batches, weights, exchanging
 
     def __call__(self) -> Tensor:
         """The loss, forward only: what a trial asks for."""
@@ -184,12 +186,17 @@ class Accumulated(WithBackward):
         assert total is not None  # there is at least one
         return total
 
-    def _quiet(self, *, last: bool) -> AbstractContextManager[Any]:
+    @contextmanager
+    def _quiet(self, *, last: bool) -> Iterator[None]:
         """Processes exchange gradients after the last minibatch only."""
-        if self.module is None or last or not torch.is_grad_enabled():
-            return nullcontext()
-        context: AbstractContextManager[Any] = self.module.no_sync()  # type: ignore[operator]
-        return context
+        with ExitStack() as until_then:
+            for part in self.exchanging if torch.is_grad_enabled() and not last else ():
+                if isinstance(part, FSDPModule):
+                    part.set_requires_gradient_sync(False, recurse=False)
+                    until_then.callback(part.set_requires_gradient_sync, True, recurse=False)
+                else:
+                    until_then.enter_context(part.no_sync())
+            yield
 
 
 def accumulate(
@@ -203,7 +210,8 @@ def accumulate(
         loss: the mean loss of one minibatch, forward only.
         batches: the minibatches; gradient pass and trials go over the same ones.
         weights: what each counts; by default its share of all samples, read from the first tensor in it.
-        module: a DistributedDataParallel model, which then exchanges gradients once.
+        module: the model, where processes share it by DistributedDataParallel or `fully_shard`: gradients are then
+            exchanged once, after the last minibatch, instead of after each. FSDP keeps whole gradients until then.
     """
     batches = list(batches)
     if not batches:
@@ -213,12 +221,21 @@ def accumulate(
         weights = [size / sum(sizes) for size in sizes]
     if len(weights) != len(batches):
         raise ClosureError(f"accumulate(weights=...): {len(weights)} weights for {len(batches)} minibatches.")
-    if module is not None and not hasattr(module, "no_sync"):
+    return Accumulated(loss, batches, weights, [] if module is None else _exchanging(module))
+
+
+def _exchanging(module: Any) -> list[Any]:
+    """The parts of a model that exchange gradients with other processes, which may be the model itself."""
+    if hasattr(module, "no_sync"):
+        return [module]
+    inside = module.modules() if isinstance(module, nn.Module) else ()
+    parts = [part for part in inside if isinstance(part, (FSDPModule, DistributedDataParallel))]
+    if not parts:
         raise SettingError(
             f"accumulate(module=...): a {type(module).__name__} exchanges no gradients; leave module out, or pass the "
-            "DistributedDataParallel model."
+            "model that DistributedDataParallel or fully_shard has made."
         )
-    return Accumulated(loss, batches, weights, module)
+    return parts
 
 
 def _samples(batch: Any) -> int:
