@@ -245,6 +245,37 @@ def test_autocast_around_the_step_sees_the_weights_of_each_trial() -> None:
     assert len({loss for _, loss in losses[0]}) > 1
 
 
+def test_autocast_around_the_loop_sees_the_weights_after_the_step() -> None:
+    """torch keeps casts of the weights until an autocast ends; those of a step would be of trials, without a graph."""
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    taken_back = 0
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for batch in batches(40):
+            optimizer.step(loss_of(net, batch))
+            here = net(batch[0])
+            with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+                assert torch.equal(here, net(batch[0]))
+            (gradient,) = torch.autograd.grad(here.float().sum(), net[0].weight)
+            assert gradient.isfinite().all()
+            taken_back += optimizer.last_step.arm != optimizer.last_step.trials[-1][0]  # type: ignore[union-attr]
+    assert taken_back > 10  # the weights moved once more after the last trial
+
+
+def test_a_trial_does_not_see_casts_of_the_weights_before() -> None:
+    """Also those of somebody who was there before the step, and evaluates under the same autocast."""
+    net = model()
+    optimizer = HotSwapSGD(net.parameters(), lr=[10.0, 1.0])
+    (batch,) = batches(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss_of(net, batch)()
+        optimizer.step(loss_of(net, batch))
+        record = optimizer.last_step
+    assert record is not None
+    assert all(loss != record.loss_before for _, loss in record.trials)
+    assert len({loss for _, loss in record.trials}) == len(record.trials)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gradient_that_is_not_finite_is_refused_and_poisons_nothing(kind: str) -> None:
     parameter = torch.nn.Parameter(torch.tensor([[0.0, 1.0], [1.0, 1.0]]))
