@@ -237,6 +237,34 @@ def test_a_state_loaded_through_lightnings_wrapper_is_loaded() -> None:
     assert fresh.statistics() == known
 
 
+class Metric(nn.Module):
+    """Counts samples as torchmetrics does: in an attribute that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.samples = 0
+
+    def forward(self, scores: Tensor) -> None:
+        self.samples += len(scores)
+
+
+def test_a_metric_is_updated_once_a_step_if_it_asks() -> None:
+    class Measured(Ours):
+        def __init__(self) -> None:
+            super().__init__()
+            self.metric = Metric()
+
+        def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
+            scores = self.net(batch[0])
+            if not hotswap.in_trial():
+                self.metric(scores)
+            return cross_entropy(scores, batch[1])
+
+    module = Measured()
+    fit(module)
+    assert module.metric.samples == 2 * len(data())
+
+
 def test_what_is_logged_is_logged_once_a_step() -> None:
     class Logging(Ours):
         def log(self, name: str, value: Tensor, *args: Any, **kwargs: Any) -> None:
