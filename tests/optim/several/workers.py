@@ -338,6 +338,7 @@ def main() -> None:
     (folder / f"result-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # torch's threads sometimes abort an interpreter that ends in its own time
 
 
 if __name__ == "__main__":
