@@ -18,6 +18,8 @@ from tests.optim.helpers import batches
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.callbacks import GradientAccumulationScheduler
+    from lightning.pytorch.core.optimizer import LightningOptimizer
     from lightning.pytorch.plugins.precision import MixedPrecision
 
     from hotswap.integrations.lightning import HotSwapModule
@@ -143,6 +145,124 @@ def test_a_training_step_without_a_loss() -> None:
 def test_accumulation_by_lightning_is_refused() -> None:
     with pytest.raises(hotswap.UnsupportedError, match="accumulate_grad_batches=3 gives the optimizer the last"):
         fit(Ours(), accumulate_grad_batches=3)
+
+
+@pytest.mark.parametrize("schedule", [{0: 3}, {0: 1, 1: 2}], ids=["always", "later"])
+def test_accumulation_by_lightning_is_refused_in_a_plain_module_too(schedule: dict[int, int]) -> None:
+    module = Plain()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hotswap.HotSwapWarning)
+        with pytest.raises(hotswap.UnsupportedError, match=r"one step with hotswap\.accumulate"):
+            fit(module, callbacks=[GradientAccumulationScheduler(schedule)])
+    assert module.trainer.global_step == (0 if schedule[0] > 1 else 12)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_plain_module_is_clipped_and_its_hooks_run_once_a_step(precision: Any) -> None:
+    class Hooked(Plain):
+        def on_before_optimizer_step(self, optimizer: Any) -> None:
+            self.logged.append(self.net[0].weight.grad is not None)
+
+    module, ours = Hooked(), Ours()
+    with pytest.warns(hotswap.HotSwapWarning, match="The closure calls backward"):
+        fit(module, precision=precision, gradient_clip_val=0.05)
+    fit(ours, precision=precision, gradient_clip_val=0.05)
+    assert module.logged == [True] * 24
+    for theirs, mine in zip(module.net.state_dict().values(), ours.net.state_dict().values(), strict=True):
+        assert torch.equal(theirs, mine)
+
+
+def test_a_plain_module_with_a_scaler_is_refused() -> None:
+    scaled = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
+    with pytest.raises(hotswap.UnsupportedError, match="cannot be stepped by a GradScaler"):
+        fit(Plain(), plugins=[scaled])
+
+
+class Manual(Plain):
+    """The ways of manual optimization."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.hooks, self.automatic_optimization = way, [], False
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        self.hooks.append(self.net[0].weight.grad is not None)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> None:  # type: ignore[override]
+        optimizer: Any = self.optimizers()
+
+        def loss_of(batch: tuple[Tensor, Tensor] = batch) -> Tensor:
+            return cross_entropy(self.net(batch[0]), batch[1])
+
+        if self.way == "closure":
+            optimizer.step(loss_of)
+        elif self.way == "cleared":
+            optimizer.step(lambda: (optimizer.zero_grad(), loss_of())[1])
+        elif self.way == "accumulate":
+            optimizer.step(hotswap.accumulate(loss_of, [batch]))
+        else:
+            optimizer.zero_grad()
+            with optimizer.gradient_pass():
+                loss = loss_of()
+                self.manual_backward(loss)
+            if self.way == "trial closure":
+                optimizer.step(trial_closure=loss_of, loss=loss)
+            else:
+                if self.way == "search_with":
+                    optimizer.search_with(loss_of, loss)
+                optimizer.step()
+
+
+@pytest.mark.parametrize("way", ["closure", "cleared", "accumulate", "trial closure", "search_with"])
+def test_manual_optimization_is_the_loop_by_hand(way: str) -> None:
+    module = Manual(way)
+    assert fit(module).global_step == 24
+    assert module.hooks == [True] * 24  # once a step, when the gradients are there
+    for ours, theirs in zip(module.net.state_dict().values(), by_hand().state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_manual_optimization_without_a_search_says_so() -> None:
+    with pytest.warns(hotswap.HotSwapWarning, match="without a closure, so nothing is searched"):
+        fit(Manual("none"))
+
+
+def test_a_state_loaded_through_lightnings_wrapper_is_loaded() -> None:
+    module = Ours()
+    trainer = fit(module)
+    inner = trainer.optimizers[0]
+    known, state = inner.statistics(), inner.state_dict()
+    fresh = hotswap.HotSwapSGD(module.net.parameters())
+    LightningOptimizer(fresh).load_state_dict(state)
+    assert fresh.statistics() == known
+
+
+class Metric(nn.Module):
+    """Counts samples as torchmetrics does: in an attribute that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.samples = 0
+
+    def forward(self, scores: Tensor) -> None:
+        self.samples += len(scores)
+
+
+def test_a_metric_is_updated_once_a_step_if_it_asks() -> None:
+    class Measured(Ours):
+        def __init__(self) -> None:
+            super().__init__()
+            self.metric = Metric()
+
+        def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
+            scores = self.net(batch[0])
+            if not hotswap.in_trial():
+                self.metric(scores)
+            return cross_entropy(scores, batch[1])
+
+    module = Measured()
+    fit(module)
+    assert module.metric.samples == 2 * len(data())
 
 
 def test_what_is_logged_is_logged_once_a_step() -> None:

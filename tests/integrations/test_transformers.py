@@ -20,6 +20,7 @@ os.environ.setdefault("WANDB_DISABLED", "true")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from accelerate import Accelerator
+    from accelerate.state import GradientState
     from transformers import TrainingArguments
 
     from hotswap.integrations.transformers import HotSwapTrainer
@@ -118,3 +119,28 @@ def test_accelerate_with_its_own_backward() -> None:
         optimizer.step()
         optimizer.zero_grad()
         assert optimizer.optimizer.last_step.trials
+
+
+def test_a_closure_that_adds_to_what_accelerate_has_accumulated_is_refused() -> None:
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    try:
+        net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+        net, optimizer = accelerator.prepare(net, hotswap.HotSwapSGD(net.parameters()))
+
+        def backward(batch: Any) -> torch.Tensor:
+            loss = cross_entropy(net(batch[0]), batch[1])
+            accelerator.backward(loss)
+            return loss
+
+        first, second = batches(2)
+        with accelerator.accumulate(net):
+            backward(first)
+            optimizer.step(lambda: backward(first))  # which Accelerate leaves out
+        assert optimizer.optimizer.last_step is None
+        with (
+            accelerator.accumulate(net),
+            pytest.raises(hotswap.UnsupportedError, match=r"one step with hotswap\.accumulate"),
+        ):
+            optimizer.step(lambda: backward(second))
+    finally:
+        GradientState._reset_state()

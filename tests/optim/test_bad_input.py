@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -141,7 +142,20 @@ def test_a_grad_scaler_is_refused_with_what_to_do_instead() -> None:
         scaler.step(optimizer)
     with pytest.raises(UnsupportedError, match="GradScaler"):
         scaler.step(optimizer, loss_of(net, BATCH))
+    scaler.unscale_(optimizer)  # does nothing but divide
+    with pytest.raises(UnsupportedError, match="GradScaler"):
+        scaler.step(optimizer)
     assert same(weights(net), before)
+
+
+def test_listing_its_attributes_raises_nothing() -> None:
+    """As debuggers do, and Lightning before it clips."""
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    assert dict(inspect.getmembers(optimizer))["_step_supports_amp_scaling"] is False
+    assert all(hasattr(optimizer, name) for name in dir(optimizer))
+    torch.amp.GradScaler("cpu", enabled=False).step(optimizer, loss_of(net, BATCH))  # which only passes it on
+    assert optimizer.last_step is not None
 
 
 def test_every_exception_is_ours() -> None:

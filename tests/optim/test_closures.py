@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -244,6 +245,37 @@ def test_autocast_around_the_step_sees_the_weights_of_each_trial() -> None:
     assert len({loss for _, loss in losses[0]}) > 1
 
 
+def test_autocast_around_the_loop_sees_the_weights_after_the_step() -> None:
+    """torch keeps casts of the weights until an autocast ends; those of a step would be of trials, without a graph."""
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    taken_back = 0
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for batch in batches(40):
+            optimizer.step(loss_of(net, batch))
+            here = net(batch[0])
+            with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+                assert torch.equal(here, net(batch[0]))
+            (gradient,) = torch.autograd.grad(here.float().sum(), net[0].weight)
+            assert gradient.isfinite().all()
+            taken_back += optimizer.last_step.arm != optimizer.last_step.trials[-1][0]  # type: ignore[union-attr]
+    assert taken_back > 10  # the weights moved once more after the last trial
+
+
+def test_a_trial_does_not_see_casts_of_the_weights_before() -> None:
+    """Also those of somebody who was there before the step, and evaluates under the same autocast."""
+    net = model()
+    optimizer = HotSwapSGD(net.parameters(), lr=[10.0, 1.0])
+    (batch,) = batches(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss_of(net, batch)()
+        optimizer.step(loss_of(net, batch))
+        record = optimizer.last_step
+    assert record is not None
+    assert all(loss != record.loss_before for _, loss in record.trials)
+    assert len({loss for _, loss in record.trials}) == len(record.trials)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gradient_that_is_not_finite_is_refused_and_poisons_nothing(kind: str) -> None:
     parameter = torch.nn.Parameter(torch.tensor([[0.0, 1.0], [1.0, 1.0]]))
@@ -297,3 +329,83 @@ def test_other_objects_beside_the_loss_come_back_as_they_are() -> None:
     marker = object()
     optimizer.step(lambda: (loss_of(net, batches(1)[0])(), marker))
     assert optimizer.last_step.aux is marker  # type: ignore[union-attr]
+
+
+# --- gradients that somebody else put there -------------------------------------------------------------------------
+
+
+def backward_in(net: torch.nn.Module, batch: Any, clear: Any = lambda: None) -> Any:
+    """A closure in torch's style."""
+
+    def closure() -> torch.Tensor:
+        clear()
+        loss = loss_of(net, batch)()
+        loss.backward()
+        return loss
+
+    return closure
+
+
+@pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_backward_on_top_of_others_is_refused(steps: int) -> None:
+    """It is the last of several minibatches, and the others would be lost."""
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    for batch in batches(steps):
+        optimizer.step(backward_in(net, batch))  # what a step leaves is nobody's
+    first, second = batches(2, seed=1)
+    net.zero_grad()  # the new gradients may well be where the old ones were in memory
+    loss_of(net, first)().backward()
+    before = weights(net)
+    with pytest.raises(hotswap.UnsupportedError, match=r"give all of them to one step with hotswap\.accumulate"):
+        optimizer.step(backward_in(net, second))
+    assert same(weights(net), before)
+    optimizer.zero_grad()
+    optimizer.step(backward_in(net, second))
+
+
+@pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")
+def test_a_backward_on_top_of_what_was_left_and_added_to_is_refused() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    first, second = batches(2)
+    optimizer.step(backward_in(net, first))
+    loss_of(net, first)().backward()  # into the same tensors
+    with pytest.raises(hotswap.UnsupportedError, match="on top of gradients that were accumulated"):
+        optimizer.step(backward_in(net, second))
+
+
+@pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")
+@pytest.mark.parametrize("clear", ["optimizer", "module", "in place", "module in place", "forward", "forward in place"])
+def test_others_gradients_do_no_harm_where_the_closure_clears_them(clear: str) -> None:
+    """As with the two networks of a GAN, where each one's backward reaches into the other."""
+    ours, theirs = model(), model()
+    plain, disturbed = HotSwapSGD(ours.parameters()), HotSwapSGD(theirs.parameters())
+    clears = {
+        "optimizer": disturbed.zero_grad,
+        "module": theirs.zero_grad,
+        "in place": lambda: disturbed.zero_grad(set_to_none=False),
+        "module in place": lambda: theirs.zero_grad(set_to_none=False),
+        "forward": lambda: None,
+        "forward in place": lambda: disturbed.zero_grad(set_to_none=False),
+    }
+    (other, *rest) = batches(20)
+    for batch in rest:
+        plain.step(loss_of(ours, batch))
+        loss_of(theirs, other)().backward()
+        if clear.startswith("forward"):
+            disturbed.step(lambda batch=batch: (clears[clear](), loss_of(theirs, batch)())[1])
+        else:
+            disturbed.step(backward_in(theirs, batch, clears[clear]))
+    assert same(weights(ours), weights(theirs))
+
+
+@pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")
+def test_gradients_of_a_step_are_not_kept_alive() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net.parameters())
+    optimizer.step(backward_in(net, batches(1)[0]))
+    gradient = weakref.ref(net[0].weight.grad)
+    net.zero_grad()
+    assert gradient() is None

@@ -6,6 +6,7 @@ import gc
 import random
 from collections.abc import Callable
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from hotswap import HotSwap, HotSwapSGD
+from hotswap.optim.guards import modules
 from tests.optim.helpers import batches
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -137,6 +139,28 @@ def test_modules_are_found_around_and_inside_and_when_parameters_come_later() ->
     optimizer.step(lambda: cross_entropy(late(outer.forward(x)), y))
     assert outer[0].num_batches_tracked == 2
     assert late[0].num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("way", ["sequential", "attribute", "wrapper of a wrapper"])
+def test_a_wrapper_built_after_the_first_step_is_found(way: str) -> None:
+    net = noisy()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    norm, outer = nn.BatchNorm1d(5), nn.Module()
+    if way == "attribute":
+        outer.inner = net
+    else:
+        outer.inner = nn.Sequential(net)
+    outer.norm = norm
+    for _ in range(3):
+        optimizer.step(lambda: cross_entropy(outer.inner(norm(x)), y))
+    if way == "wrapper of a wrapper":
+        around = nn.Sequential(nn.BatchNorm1d(5, affine=False), outer)
+        optimizer.step(lambda: cross_entropy(outer.inner(norm(around[0](x))), y))
+        assert around[0].num_batches_tracked == 1
+    assert norm.num_batches_tracked == 3 + (way == "wrapper of a wrapper")
+    assert net[1].num_batches_tracked == 4 + (way == "wrapper of a wrapper")
 
 
 def test_a_trial_closure_is_guarded_too() -> None:
@@ -274,3 +298,83 @@ def test_modules_are_found_also_after_a_freeze() -> None:
     finally:
         gc.unfreeze()
     assert net[1].num_batches_tracked == 1
+
+
+# --- cuDNN's dropout --------------------------------------------------------------------------------------------------
+
+
+class Recurrent(nn.Module):
+    """Two layers with dropout in between; remembers what came out of each evaluation, and how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm, self.head = nn.LSTM(5, 16, num_layers=2, dropout=0.5), nn.Linear(16, 3)
+        self.outputs: list[Tensor] = []
+        self.cudnn: list[tuple[bool, bool]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.lstm(x.unsqueeze(0))[0].squeeze(0))
+        self.outputs.append(scores.detach().clone())
+        self.cudnn.append((hotswap.in_trial(), torch.backends.cudnn.enabled))
+        return scores
+
+
+@pytest.mark.gpu
+def test_recurrent_dropout_on_a_gpu_is_the_same_in_all_evaluations_of_a_step() -> None:
+    """At a rate that moves nothing, a trial's output is the gradient pass's, mask by mask."""
+    net = Recurrent().to("cuda")
+    optimizer = HotSwapSGD(net.parameters(), lr=[1e-30])
+    steps = []
+    for x, y in [(x.cuda(), y.cuda()) for x, y in batches(4)]:
+        net.outputs.clear()
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+        assert len(net.outputs) > 1
+        for output in net.outputs[1:]:
+            torch.testing.assert_close(output, net.outputs[0], rtol=1e-4, atol=1e-5)
+        assert torch.backends.cudnn.enabled
+        steps.append(net(x))
+        assert not torch.allclose(steps[-1], net.outputs[0], rtol=1e-4, atol=1e-5)  # other masks, so there are some
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["closure", "own backward"])
+def test_cudnn_is_left_out_in_gradient_pass_and_trials(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "_draws_privately", lambda module: module.training)  # as if it were on a GPU
+    net = Recurrent()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    enabled = torch.backends.cudnn.enabled
+
+    def closure() -> Tensor:
+        return cross_entropy(net(x), y)
+
+    if own:
+        with optimizer.gradient_pass():
+            loss = closure()
+            loss.backward()
+        optimizer.step(trial_closure=closure, loss=loss)
+    else:
+        optimizer.step(closure)
+    assert set(net.cudnn) == {(False, False), (True, False)}
+    assert torch.backends.cudnn.enabled == enabled
+    net.cudnn.clear()
+    net.eval()  # nothing is drawn
+    optimizer.step(closure)
+    assert set(net.cudnn) == {(False, enabled), (True, enabled)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"num_layers": 2, "dropout": 0.5}, True),
+        ({"num_layers": 1}, False),
+        ({"num_layers": 2, "dropout": 0.0}, False),
+    ],
+)
+def test_who_draws_from_cudnns_generator(settings: dict[str, float], expected: bool) -> None:
+    lstm = nn.LSTM(5, 4, **settings)  # type: ignore[arg-type]
+    assert not modules._draws_privately(lstm)  # on a CPU nobody does
+    lstm._flat_weights = [SimpleNamespace(is_cuda=True), None]  # type: ignore[list-item]
+    assert modules._draws_privately(lstm) == expected
+    lstm.training = False
+    assert not modules._draws_privately(lstm)

@@ -2,13 +2,23 @@
 
     class Net(HotSwapModule):
         def training_step(self, batch, _):
-            return loss_fn(self(batch[0]), batch[1])
+            scores = self(batch[0])
+            if not hotswap.in_trial():
+                self.accuracy(scores, batch[1])
+            return loss_fn(scores, batch[1])
 
         def configure_optimizers(self):
             return hotswap.HotSwapSGD(self.parameters())
 
+`training_step` is called for trials, too. `self.log` ignores those, but what you count yourself, and metrics such as
+torchmetrics', which keep what they have seen where no step can set it back, count them unless you ask
+`hotswap.in_trial()`.
+
 A plain LightningModule works as well, but its closure runs a backward pass for every trial, and `self.log` counts
-trials as if they were steps.
+trials as if they were steps. With manual optimization it does not, as long as you log outside of the closure:
+
+    def training_step(self, batch, _):
+        self.optimizers().step(lambda: loss_fn(self(batch[0]), batch[1]))
 """
 
 from __future__ import annotations

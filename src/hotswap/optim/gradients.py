@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.utils._pytree import tree_leaves
 
 from hotswap.errors import ClosureError, SettingError, UnsupportedError
+from hotswap.optim.leftovers import Watch, refuse_addition
 from hotswap.optim.moves.base import NONE
 from hotswap.optim.moves.masters import ROUNDED
 from hotswap.optim.trials import Closure, scalar, unpack
@@ -36,18 +39,20 @@ class GradientPass(NamedTuple):
     """Gradients without the loss scale that `.grad` would round, by the parameter's id."""
 
 
-def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: LossScale | None = None) -> GradientPass:
-    """Clear the gradients, evaluate the closure, and run its backward unless it did so itself."""
-    parameters = list(parameters)
-    for parameter in parameters:
-        parameter.grad = None
+def run_gradient_pass(
+    closure: Closure, parameters: list[Tensor], scale: LossScale | None = None, others: Sequence[Tensor] = ()
+) -> GradientPass:
+    """Clear the gradients, evaluate the closure, and run its backward unless it did so itself.
+
+    `others` are parameters whose gradients the closure must clear, should it run a backward: see `Leftovers`.
+    """
     factor = 1.0 if scale is None else scale.value
     with torch.enable_grad():
         if isinstance(closure, WithBackward):
+            _clear(parameters)
             loss, aux, by_closure = closure.backward(factor), None, False
         else:
-            loss, aux = unpack(closure())
-            by_closure = any(parameter.grad is not None for parameter in parameters)
+            loss, aux, by_closure = _evaluate(closure, parameters, others)
             if not by_closure:
                 _require_graph(loss)
                 torch.autograd.backward(loss if factor == 1.0 else loss * factor)
@@ -66,6 +71,29 @@ def run_gradient_pass(closure: Closure, parameters: Iterable[Tensor], scale: Los
     exact = scale.take_off(parameters)
     gradients = [exact.get(id(p), p.grad) for p in parameters if p.grad is not None]
     return GradientPass(loss.detach(), _detached(aux), by_closure, not scale.fits(gradients), exact)
+
+
+def _evaluate(closure: Closure, parameters: list[Tensor], others: Sequence[Tensor]) -> tuple[Tensor, object, bool]:
+    """The closure's loss and what came beside it, and whether the closure put gradients in `.grad`."""
+    watches, watched = [Watch(parameter) for parameter in others], set(map(id, others))
+    rest = [parameter for parameter in parameters if id(parameter) not in watched] if watched else parameters
+    _clear(rest)
+    try:
+        loss, aux = unpack(closure())
+    finally:
+        for watch in watches:
+            watch.end()
+    by_closure = any(parameter.grad is not None for parameter in rest) or any(watch.saw_backward for watch in watches)
+    if not by_closure:
+        _clear(others)
+    elif any(watch.kept for watch in watches):
+        refuse_addition()
+    return loss, aux, by_closure
+
+
+def _clear(parameters: Iterable[Tensor]) -> None:
+    for parameter in parameters:
+        parameter.grad = None
 
 
 class LossScale:
@@ -163,9 +191,9 @@ class Accumulated(WithBackward):
     """A closure over several minibatches that needs the memory of one; see `accumulate`."""
 
     def __init__(
-        self, loss: Callable[[Any], Tensor], batches: Sequence[Any], weights: Sequence[float], module: nn.Module | None
+        self, loss: Callable[[Any], Tensor], batches: Sequence[Any], weights: Sequence[float], exchanging: list[Any]
     ) -> None:
-        self.loss, self.batches, self.weights, self.module = loss, batches, weights, module
+        self.loss, self.batches, self.weights, self.exchanging = loss, batches, weights, exchanging
 
     def __call__(self) -> Tensor:
         """The loss, forward only: what a trial asks for."""
@@ -190,12 +218,17 @@ class Accumulated(WithBackward):
         assert total is not None  # there is at least one
         return total
 
-    def _quiet(self, *, last: bool) -> AbstractContextManager[Any]:
+    @contextmanager
+    def _quiet(self, *, last: bool) -> Iterator[None]:
         """Processes exchange gradients after the last minibatch only."""
-        if self.module is None or last or not torch.is_grad_enabled():
-            return nullcontext()
-        context: AbstractContextManager[Any] = self.module.no_sync()  # type: ignore[operator]
-        return context
+        with ExitStack() as until_then:
+            for part in self.exchanging if torch.is_grad_enabled() and not last else ():
+                if isinstance(part, FSDPModule):
+                    part.set_requires_gradient_sync(False, recurse=False)
+                    until_then.callback(part.set_requires_gradient_sync, True, recurse=False)
+                else:
+                    until_then.enter_context(part.no_sync())
+            yield
 
 
 def accumulate(
@@ -209,7 +242,8 @@ def accumulate(
         loss: the mean loss of one minibatch, forward only.
         batches: the minibatches; gradient pass and trials go over the same ones.
         weights: what each counts; by default its share of all samples, read from the first tensor in it.
-        module: a DistributedDataParallel model, which then exchanges gradients once.
+        module: the model, where processes share it by DistributedDataParallel or `fully_shard`: gradients are then
+            exchanged once, after the last minibatch, instead of after each. FSDP keeps whole gradients until then.
     """
     batches = list(batches)
     if not batches:
@@ -219,12 +253,21 @@ def accumulate(
         weights = [size / sum(sizes) for size in sizes]
     if len(weights) != len(batches):
         raise ClosureError(f"accumulate(weights=...): {len(weights)} weights for {len(batches)} minibatches.")
-    if module is not None and not hasattr(module, "no_sync"):
+    return Accumulated(loss, batches, weights, [] if module is None else _exchanging(module))
+
+
+def _exchanging(module: Any) -> list[Any]:
+    """The parts of a model that exchange gradients with other processes, which may be the model itself."""
+    if hasattr(module, "no_sync"):
+        return [module]
+    inside = module.modules() if isinstance(module, nn.Module) else ()
+    parts = [part for part in inside if isinstance(part, (FSDPModule, DistributedDataParallel))]
+    if not parts:
         raise SettingError(
             f"accumulate(module=...): a {type(module).__name__} exchanges no gradients; leave module out, or pass the "
-            "DistributedDataParallel model."
+            "model that DistributedDataParallel or fully_shard has made."
         )
-    return Accumulated(loss, batches, weights, module)
+    return parts
 
 
 def _samples(batch: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -16,14 +16,12 @@ from hotswap.arms import Arms, Value, log_grid
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
-from hotswap.optim.agreement import Agreement, Group
-from hotswap.optim.checkpoint import OwnState, pack, unpack
+from hotswap.optim.agreement import Group
+from hotswap.optim.around import Around
+from hotswap.optim.checks import check_parts, initial_lr, refuse_negative
 from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
-from hotswap.optim.guards import Guard
 from hotswap.optim.moves import move_for, with_values
 from hotswap.optim.moves.base import NONE
-from hotswap.optim.moves.masters import restore_state
-from hotswap.optim.moves.shards import local
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.trials import (
     Closure,
@@ -33,6 +31,7 @@ from hotswap.optim.trials import (
     warn_of_no_search,
     warn_of_own_backward,
 )
+from hotswap.optim.wrapped import Given, unwrap
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 
@@ -56,7 +55,7 @@ class _Start(NamedTuple):
     """See `GradientPass.exact`."""
 
 
-class HotSwap(Optimizer):
+class HotSwap(Around):
     """Swap hyperparameters of `base_optimizer` while it trains, guided by a bandit and protected by a search.
 
         optimizer = HotSwap(torch.optim.Adam(model.parameters()), arms={"lr": log_grid(1e-1, 1e-6, 21)})
@@ -83,9 +82,6 @@ class HotSwap(Optimizer):
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
     """
-
-    last_step: StepRecord | None
-    """What the latest step did."""
 
     def __init__(
         self,
@@ -119,33 +115,19 @@ class HotSwap(Optimizer):
         self._clip = Clipping(clip_norm, clip_value)
         self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
         self._module = module
-        _check_parts(self)
+        self._process_group = process_group
+        check_parts(self)
         self._linear = linear
-        self._move = move_for(base_optimizer, self.arms, _initial_lr(base_optimizer), linear)
+        self._move = move_for(base_optimizer, self.arms, initial_lr(base_optimizer), linear)
         state = base_optimizer.state
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # what Optimizer.__init__ put there is empty
         self._bandit_state = self.bandit.start(1, len(self.arms))
-        self._proposed: tuple[Array, BanditState] | None = None  # for the next step, made where the bandit has learned
         self._reward_scale = float(self.reward.start(1)[0])
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
         self._warned_of_backward = self._checked_closure = False
-        self._asked: tuple[Closure, Tensor | float] | None = None
-        self._busy = False
-        self._guard = Guard(module)
-        self._process_group = process_group
-        self._agreement = self._new_agreement()
+        self._begin_anew()
         self.last_step = None
-
-    def _new_agreement(self) -> Agreement:
-        agreement = Agreement(self._process_group, lambda: self._parameters()[0].device)
-        self._move.agree = self._agree_on_shards
-        return agreement
-
-    def _agree_on_shards(self, holds: bool) -> bool:
-        """Gradients are the same in all processes, unless each has a part of them."""
-        sharded = any(local(parameter) is not parameter for parameter in self._parameters())
-        return self._agreement.all(holds) if sharded else holds
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
@@ -188,6 +170,10 @@ class HotSwap(Optimizer):
                     f"step({name}=...) must be a function that computes the loss, but it is of type "
                     f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
                 )
+        given = unwrap(closure)
+        closure = given.closure
+        if closure is None:
+            given.run_hooks()
         asked, self._asked = self._asked, None
         if closure is None and trial_closure is None and asked is not None:
             trial_closure, loss = asked
@@ -196,7 +182,7 @@ class HotSwap(Optimizer):
             return None
         self._busy = True
         try:
-            start = self._start_point(closure, trial_closure, loss)
+            start = self._start_point(given, trial_closure, loss)
             if self._proposed is None:
                 self._proposed = self.bandit.propose(self._bandit_state)
             start = start._replace(to_beat=self._agreement.mean(start.to_beat))
@@ -216,6 +202,7 @@ class HotSwap(Optimizer):
         finally:
             self._busy = False
             self._move.forget()
+            self._leftovers.note(self._parameters())
             self._guard.end()
             torch.clear_autocast_cache()
         return start.loss
@@ -231,23 +218,24 @@ class HotSwap(Optimizer):
 
         Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
         """
-        self._busy = True
+        real = self._real
+        real._busy = True
         try:
             with self._guard.gradient_pass(self._parameters()):
                 yield
         finally:
-            self._busy = False
+            real._busy = False
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and forget a gradient pass or a search that was to come of them."""
         super().zero_grad(set_to_none)
-        if not self._busy:  # a closure may call it, too
+        if not self._real._busy:  # a closure may call it, too
             self._guard.drop()
-            self._asked = None
+            self._real._asked = None
 
     def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
-        self._asked = trial_closure, loss
+        self._real._asked = trial_closure, loss
 
     def _search_and_move(self, start: _Start, proposal: Array, bandit_state: BanditState) -> None:
         walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
@@ -278,7 +266,7 @@ class HotSwap(Optimizer):
         with self._guard.trial():
             loss = self._agreement.mean(evaluate_trial(start.judge, with_grad=start.judge_needs_grad))
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
-            _refuse_negative(loss, "a trial")
+            refuse_negative(loss, "a trial")
         return loss
 
     def _check_closure(self, start: _Start) -> None:
@@ -325,6 +313,8 @@ class HotSwap(Optimizer):
         never = self.last_step is None and not self._bandit_state.step.any()
         if never and any(self._move.scale(group) for group in self.param_groups):
             warn_of_no_search()
+        self._leftovers.begin(by_closure=False)
+        self._leftovers.note(self._parameters())
         self._clip(self._parameters())
         in_force = self.arms.values(self._in_force)
         with self._move.masters.stepped(self.base), with_values(self.base, in_force, self._move.scale):
@@ -340,8 +330,8 @@ class HotSwap(Optimizer):
 
     # --- the start point ----------------------------------------------------------------------------------------------
 
-    def _start_point(self, closure: Closure | None, trial_closure: Closure | None, loss: object) -> _Start:
-        parameters = self._parameters()
+    def _start_point(self, given: Given, trial_closure: Closure | None, loss: object) -> _Start:
+        closure, parameters = given.closure, self._parameters()
         if closure is None:
             assert trial_closure is not None  # the caller has checked
             if self._loss_scale is not None:
@@ -349,18 +339,21 @@ class HotSwap(Optimizer):
                     "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "
                     "brings gradients of its own; pass a closure, or leave loss_scale out."
                 )
+            self._leftovers.begin(by_closure=False)
             self._guard.start_here(parameters)
             return self._start_from_gradients(parameters, trial_closure, loss)
         with self._guard.gradient_pass(parameters):
-            passed = run_gradient_pass(closure, parameters, self._loss_scale)
+            passed = run_gradient_pass(closure, parameters, self._loss_scale, self._leftovers.others(parameters))
+            given.run_hooks()
+        self._leftovers.begin(by_closure=passed.by_closure)
         if passed.by_closure and trial_closure is None and not self._warned_of_backward:
             self._warned_of_backward = True
             warn_of_own_backward()
         if trial_closure is None:
             return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure, *passed[3:])
         if loss is not None:
-            given = scalar(loss, "step(loss=...)").item()
-            return _Start(passed.loss, given, passed.aux, trial_closure, False, *passed[3:])
+            known = scalar(loss, "step(loss=...)").item()
+            return _Start(passed.loss, known, passed.aux, trial_closure, False, *passed[3:])
         gradients = [parameter.grad for parameter in parameters]
         for parameter in parameters:
             parameter.grad = None  # the trial closure may clear or overwrite what it finds
@@ -393,10 +386,7 @@ class HotSwap(Optimizer):
                 "as they are. Look at this minibatch, or at what was done to the weights before this step."
             )
         if loss < 0 and not self.reward.accepts_negative:
-            _refuse_negative(loss, "the start point")
-
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self.param_groups for parameter in group["params"]]
+            refuse_negative(loss, "the start point")
 
     # --- scales and values --------------------------------------------------------------------------------------------
 
@@ -419,138 +409,6 @@ class HotSwap(Optimizer):
             )
         )
 
-    # --- what torch expects of an optimizer ---------------------------------------------------------------------------
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The base optimizer's parameter groups."""
-        return self.base.param_groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.base.param_groups = groups
-
-    @property
-    def state(self) -> Any:
-        """The base optimizer's state."""
-        return self.base.state
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.base.state = state
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the base optimizer."""
-        self.base.add_param_group(param_group)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The base's state and what the bandit has learned; loading it resumes exactly."""
-        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
-            pre_hook(self)
-        masters = self._move.masters.read(self._parameters())
-        scale = None if self._loss_scale is None else (self._loss_scale.value, self._loss_scale.good)
-        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr, masters, scale)
-        packed = pack(self.base.state_dict(), self.arms, own)
-        for post_hook in self._optimizer_state_dict_post_hooks.values():
-            packed = post_hook(self, packed) or packed
-        return packed
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from `state_dict()`; a state of another grid is refused and changes nothing."""
-        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = pre_hook(self, state_dict) or state_dict
-        plain, own = unpack(state_dict, self.arms)
-        self.base.load_state_dict(plain)
-        restore_state(self.base, plain)
-        self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr = own[:4]
-        self._proposed = None
-        self._move.masters.write(self._parameters(), own.masters)
-        if self._loss_scale is not None and own.loss_scale is not None:
-            self._loss_scale.value, self._loss_scale.good = own.loss_scale
-        self.last_step = None
-        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
-            post_hook(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept = ("base", "arms", "bandit", "search", "reward", "last_step", "_bandit_state", "_reward_scale")
-        flags = (
-            "_clip",
-            "_loss_scale",
-            "_in_force",
-            "_warned_of_backward",
-            "_checked_closure",
-            "_linear",
-            "_module",
-            "_process_group",
-        )
-        own = {name: self.__dict__[name] for name in (*kept, *flags)}
-        return own | {"_initial_lr": self._move.initial_lr, "_masters": self._move.masters.read(self._parameters())}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        own = dict(state)
-        initial_lr, masters = own.pop("_initial_lr"), own.pop("_masters")
-        self.__dict__.update(own)
-        super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
-        self._move = move_for(self.base, self.arms, initial_lr, self._linear)
-        self._move.masters.write(self._parameters(), masters)
-        self._guard, self._asked, self._proposed, self._busy = Guard(self._module), None, None, False
-        self._agreement = self._new_agreement()
-
-    @property
-    def _step_supports_amp_scaling(self) -> NoReturn:
-        """torch's GradScaler asks this of an optimizer before it calls its step."""
-        raise UnsupportedError(
-            "HotSwap cannot be stepped by a GradScaler: it scales the loss of the gradient pass but not those of the "
-            "trials. Train in bfloat16 with torch.autocast, which needs no scaler, or give the optimizer "
-            "loss_scale=65536 for float16; and call optimizer.step(closure) directly."
-        )
-
     def __repr__(self) -> str:
         swapped = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))
         return f"{type(self).__name__}({type(self.base).__name__}, arms: {swapped}, {self.bandit!r}, {self.search!r})"
-
-
-def _check_parts(optimizer: HotSwap) -> None:
-    base = optimizer.base
-    swappable = [
-        name
-        for name, value in base.defaults.items()
-        if isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
-    ]
-    for name in optimizer.arms.names:
-        if name not in swappable:
-            raise SettingError(
-                f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
-                f"it has {', '.join(sorted(swappable))}."
-            )
-    if not any(group["params"] for group in base.param_groups):
-        raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
-    module: object = optimizer._module
-    if module is not None and not isinstance(module, nn.Module):
-        raise SettingError(
-            f"{type(optimizer).__name__}(module={module!r}): module must be a torch.nn.Module, the model."
-        )
-    for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
-        if not isinstance(getattr(optimizer, part), kind):
-            raise SettingError(
-                f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
-            )
-
-
-def _initial_lr(base: Optimizer) -> float:
-    if "lr" not in base.param_groups[0]:
-        return 1.0
-    rate = float(base.param_groups[0]["lr"])
-    if not (math.isfinite(rate) and rate > 0):
-        raise SettingError(
-            f"HotSwap: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
-            "all groups are taken relative to it."
-        )
-    return rate
-
-
-def _refuse_negative(loss: float, where: str) -> NoReturn:
-    raise LossError(
-        f"The loss at {where} is {loss:g}, and the logarithm of a negative loss means nothing; pass "
-        "reward=hotswap.RelativeReduction() for objectives that go below zero."
-    )

@@ -90,7 +90,17 @@ def test_a_process_whose_loss_is_not_a_number(tmp_path: Path) -> None:
 
 
 def test_accumulation_in_replicas(tmp_path: Path) -> None:
-    assert all(result["same"] for result in run("accumulated", 2, tmp_path))
+    for result in run("accumulated", 2, tmp_path):
+        assert result["same"]
+        assert result["exchanged"] == [1]
+
+
+def test_accumulation_in_a_sharded_model(tmp_path: Path) -> None:
+    for result in run("fsdp_accumulated", 2, tmp_path):
+        assert result["same"]
+        assert result["distance"] < 1e-4
+        assert result["reduced"] == [1]
+        assert "on top of gradients that were accumulated" in result["refused"]
 
 
 def test_a_dead_process_ends_the_others(tmp_path: Path) -> None:

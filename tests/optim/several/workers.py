@@ -14,12 +14,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from hotswap import HotSwap, HotSwapSGD, LossError, accumulate
+from hotswap import HotSwap, HotSwapSGD, LossError, UnsupportedError, accumulate
 
 Task = Callable[[int, int, Path], Any]
 
@@ -282,12 +283,71 @@ def nan(rank: int, world: int, folder: Path) -> dict[str, Any]:
 def accumulated(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """Several minibatches a step, gradients exchanged once."""
     replica = DistributedDataParallel(plain_network())
+    outer = nn.Sequential(replica)  # the replica may be somewhere inside
     optimizer = HotSwapSGD(replica.parameters())
-    batches = minibatches(rank, 40)
+    exchanged = [0]
+    replica.register_comm_hook(exchanged, _counting_all_reduce)
+    batches, counts = minibatches(rank, 40), []
     for number in range(0, 40, 4):
-        closure = accumulate(lambda b: cross_entropy(replica(b[0]), b[1]), batches[number : number + 4], module=replica)
+        exchanged[0] = 0
+        module = outer if number % 8 else replica
+        closure = accumulate(lambda b: cross_entropy(replica(b[0]), b[1]), batches[number : number + 4], module=module)
         optimizer.step(closure)
-    return {"same": same_everywhere(whole(replica.parameters()))}
+        counts.append(exchanged[0])
+    return {"same": same_everywhere(whole(replica.parameters())), "exchanged": sorted(set(counts))}
+
+
+def _counting_all_reduce(count, bucket):  # type: ignore[no-untyped-def]  # DDP does not understand quoted types
+    """What DDP does by itself, counted; the model fits one bucket."""
+    count[0] += 1
+    return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+
+
+def fsdp_accumulated(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """A sharded model's gradients are reduced once, after the last of several minibatches, and are those of all."""
+    alone, shared = plain_network(), plain_network()
+    fully_shard(shared[0])
+    fully_shard(shared[2])  # the root itself is not sharded
+    ours, theirs = HotSwapSGD(shared.parameters()), HotSwapSGD(alone.parameters(), process_group=False)
+    reduced, counts = [0], []
+
+    def count(_: Tensor) -> None:
+        reduced[0] += 1
+
+    shared[0].weight.register_post_accumulate_grad_hook(count)  # FSDP calls it when it has reduced
+    batches = [minibatches(r, 40, uneven=False) for r in range(world)]
+    for number in range(0, 40, 4):
+        reduced[0] = 0
+        few = batches[rank][number : number + 4]
+        ours.step(accumulate(lambda b: cross_entropy(shared(b[0]), b[1]), few, module=shared))
+        counts.append(reduced[0])
+        everything = [batch for each in batches for batch in each[number : number + 4]]
+        theirs.step(accumulate(lambda b: cross_entropy(alone(b[0]), b[1]), everything))
+    full, expected = whole(shared.parameters()), whole(alone.parameters())
+    return {
+        "same": same_everywhere(full),
+        "distance": float((full - expected).norm() / expected.norm()),
+        "reduced": sorted(set(counts)),
+        "refused": _refused(shared, ours, *batches[rank][:2]),
+    }
+
+
+def _refused(shared: nn.Module, optimizer: HotSwap, *batches: tuple[Tensor, Tensor]) -> str:
+    """What a closure is told that calls backward on top of a gradient that was there before."""
+
+    def backward(batch: tuple[Tensor, Tensor]) -> Tensor:
+        loss = cross_entropy(shared(batch[0]), batch[1])
+        loss.backward()
+        return loss
+
+    try:
+        optimizer.zero_grad()
+        optimizer._leftovers = type(optimizer._leftovers)()  # nothing is known of steps before
+        backward(batches[0])
+        optimizer.step(lambda: backward(batches[1]))
+    except UnsupportedError as error:
+        return str(error)
+    return ""
 
 
 def dead(rank: int, world: int, folder: Path) -> dict[str, Any]:
@@ -313,6 +373,7 @@ TASKS: dict[str, Task] = {
     "half": half,
     "nan": nan,
     "accumulated": accumulated,
+    "fsdp_accumulated": fsdp_accumulated,
     "dead": dead,
 }
 
@@ -326,6 +387,7 @@ def main() -> None:
     (folder / f"result-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # torch's threads sometimes abort an interpreter that ends in its own time
 
 
 if __name__ == "__main__":
