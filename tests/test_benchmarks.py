@@ -1,0 +1,63 @@
+"""The benchmarks run, measure what they say, and leave nothing behind; how fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks import protections, step_cost
+from benchmarks.measuring import keep
+from hotswap.networks import multilayer_perceptron
+
+CPU = torch.device("cpu")
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 2))
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    x = torch.randn(16, 6)
+    return x, x.sum(1).gt(0).long()
+
+
+def test_every_protection_is_timed_and_put_back() -> None:
+    before = [getattr(owner, attribute) for _, owner, attribute in protections.PIECES]
+    measured = protections.measure(small(), batch(), CPU, rounds=3)
+    assert set(measured.spent) == set(protections.PROTECTIONS)
+    assert all(seconds > 0 for seconds in measured.spent.values())
+    assert measured.trials >= 1
+    assert before == [getattr(owner, attribute) for _, owner, attribute in protections.PIECES]
+
+
+def test_one_decision_of_two_processes_takes_time() -> None:
+    assert protections.one_decision(3) > 0
+
+
+def test_what_is_timed_inside_is_not_counted_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 3.0, 6.0])  # outer begins, inner begins, inner ends, outer ends
+    monkeypatch.setattr(protections.time, "perf_counter", lambda: next(times))
+    clock = protections.Clock(CPU)
+    with clock.timing("outer"), clock.timing("inner"):
+        pass
+    assert clock.spent == {"inner": 2.0, "outer": 4.0}
+
+
+def test_a_step_beside_one_of_sgd() -> None:
+    case = step_cost.Case("small", lambda: multilayer_perceptron((6, 8, 2), seed=0), batch, None)
+    row = step_cost.measure(case, CPU, rounds=3, warm_up=2)
+    assert row.limit == pytest.approx(1 + row.trials * row.forward / row.forward_backward)
+    assert row.ratio == row.hot / row.sgd
+    assert row.extra_sgd[0] == pytest.approx(1.0, abs=0.2)  # one copy of θ is kept
+
+
+def test_what_is_kept_says_where_it_comes_from(tmp_path: Path) -> None:
+    keep(tmp_path / "new", "name", CPU, [{"network": "small"}], precision="fp32")
+    kept = json.loads((tmp_path / "new" / "name-cpu.json").read_text())
+    assert kept["rows"] == [{"network": "small"}]
+    assert kept["torch"] == torch.__version__
+    assert {"device", "python", "date", "command", "precision"} <= set(kept)
