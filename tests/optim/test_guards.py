@@ -378,3 +378,39 @@ def test_who_draws_from_cudnns_generator(settings: dict[str, float], expected: b
     assert modules._draws_privately(lstm) == expected
     lstm.training = False
     assert not modules._draws_privately(lstm)
+
+
+def test_a_module_that_was_exchanged_is_looked_after() -> None:
+    """By assignment, and past torch's own door."""
+    net = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16, affine=False), nn.Linear(16, 3))
+    optimizer = HotSwapSGD(net.parameters())
+    doors = (None, net.__setitem__, lambda at, new: net._modules.update({str(at): new}))
+    for (x, y), put in zip(batches(3), doors, strict=True):
+        if put is not None:
+            put(1, nn.BatchNorm1d(16, affine=False))
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+        assert net[1].num_batches_tracked == 1
+
+
+def test_a_buffer_of_another_size_is_copied_again() -> None:
+    """In the same tensor: who grows a table in place does so."""
+    net = nn.Sequential(nn.Linear(5, 3))
+    net.register_buffer("seen", torch.zeros(1))
+
+    def closure(x: Tensor, y: Tensor) -> Tensor:
+        net.seen += 1
+        return cross_entropy(net(x) * net.seen.sum(), y)
+
+    optimizer = HotSwapSGD(net.parameters())
+    for number, (x, y) in enumerate(batches(3), start=1):
+        net.seen.resize_(number).fill_(0)
+        optimizer.step(lambda x=x, y=y: closure(x, y))
+        assert net.seen.tolist() == [1.0] * number
+
+
+def test_a_buffer_gets_its_first_values_in_a_step() -> None:
+    net = nn.Sequential(nn.Linear(5, 8), nn.LazyBatchNorm1d(affine=False), nn.Linear(8, 3))
+    optimizer = HotSwapSGD(net.parameters())
+    for number, (x, y) in enumerate(batches(3), start=1):
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+        assert net[1].num_batches_tracked == number

@@ -6,11 +6,13 @@ Two launches do it on a GPU, however many buffers there are, because their copie
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedBuffer
+
+from hotswap.optim.guards.modules import same
 
 __all__ = ["Page"]
 
@@ -51,28 +53,30 @@ class Table:
 class Page:
     """All buffers at one moment."""
 
-    _places: list[tuple[Owner, str, Tensor | None]] = field(default_factory=list)
-    """Where each lives, and which tensor was there."""
-    _shapes: list[torch.Size] = field(default_factory=list)
+    _owners: list[Owner] = field(default_factory=list)
+    _counts: list[int] = field(default_factory=list)
+    """How many are in each."""
+    _names: list[str] = field(default_factory=list)
+    _tensors: list[Tensor | None] = field(default_factory=list)
+    """What was in each place."""
     _groups: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)
     """Tensors of one kind, and copies of them."""
     _tables: dict[int, Table] = field(default_factory=dict)
+    _empty: bool = False
+    """Whether one of them has no values yet."""
 
     def read(self, owners: list[Owner], other: Page) -> None:
         """Every buffer as it is; tables that `other` has copied are not copied again."""
-        if owners or self._places:
+        if owners or self._owners:
             with torch.no_grad():
                 self._read(owners, other)
 
     def _read(self, owners: list[Owner], other: Page) -> None:
-        places = [(owner, name, tensor) for owner in owners for name, tensor in owner.items()]
-        if not _same(places, self._places):
-            self._places, self._shapes = places, []
-        filled = [t for *_, t in places if t is not None and type(t) is not UninitializedBuffer]
-        shapes = [tensor.shape for tensor in filled]
-        if shapes != self._shapes:  # also where a buffer has just got its first values
-            self._shapes = shapes
-            self._lay_out(filled)
+        names, tensors = _contents(owners)
+        if not (same(tensors, self._tensors) and names == self._names and same(owners, self._owners) and self._fits()):
+            self._owners, self._counts = list(owners), [len(owner) for owner in owners]
+            self._names, self._tensors = names, tensors
+            self._lay_out()
         for group, copies in self._groups:
             torch._foreach_copy_(copies, group)
         for key, table in self._tables.items():
@@ -81,37 +85,46 @@ class Page:
                 fresh = known is not None and known.tensor is table.tensor and known.untouched
                 self._tables[key] = known if known is not None and fresh else Table.of(table.tensor)
 
-    def _lay_out(self, tensors: list[Tensor]) -> None:
+    def _fits(self) -> bool:
+        """A buffer may have got another size, or its first values."""
+        sizes = (all(map(Tensor.is_same_size, group, copies)) for group, copies in self._groups)
+        return not self._empty and all(sizes)
+
+    def _lay_out(self) -> None:
         groups: dict[object, list[Tensor]] = {}
-        self._tables = {}
-        for tensor in tensors:
-            if _expanded(tensor) or tensor.numel() > LARGE:
+        self._tables, self._empty = {}, False
+        for tensor in self._tensors:
+            if type(tensor) is UninitializedBuffer:
+                self._empty = True
+            elif tensor is not None and (_expanded(tensor) or tensor.numel() > LARGE):
                 self._tables[id(tensor)] = Table(tensor, tensor, -1)  # to be copied
-            else:
+            elif tensor is not None:
                 groups.setdefault((type(tensor), tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
         self._groups = [(group, [torch.empty_like(tensor) for tensor in group]) for group in groups.values()]
 
     def write(self) -> None:
         """Every buffer as it was: also another tensor in the place of one, or none."""
-        if self._places:
+        if self._owners:
             with torch.no_grad():
                 self._write()
 
     def _write(self) -> None:
-        for owner, name, tensor in self._places:
-            if name not in owner or owner[name] is not tensor:
-                owner[name] = tensor
+        names, tensors = _contents(self._owners)
+        if not (same(tensors, self._tensors) and names == self._names):
+            self._put_back()
         for group, copies in self._groups:
             torch._foreach_copy_(group, copies)
         for table in self._tables.values():
             table.write()
 
+    def _put_back(self) -> None:
+        places = iter(zip(self._names, self._tensors, strict=True))
+        for owner, count in zip(self._owners, self._counts, strict=True):
+            owner.update(islice(places, count))
 
-def _same(places: list[Any], others: list[Any]) -> bool:
-    """Not only equal."""
-    return len(places) == len(others) and all(
-        a[2] is b[2] and a[1] == b[1] and a[0] is b[0] for a, b in zip(places, others, strict=True)
-    )
+
+def _contents(owners: list[Owner]) -> tuple[list[str], list[Tensor | None]]:
+    return [name for owner in owners for name in owner], [tensor for owner in owners for tensor in owner.values()]
 
 
 def _expanded(tensor: Tensor) -> bool:

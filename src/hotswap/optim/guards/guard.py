@@ -27,7 +27,6 @@ from hotswap.optim.guards.randomness import Randomness
 
 __all__ = ["Guard"]
 
-NOTHING = Parts([], [], [], False)
 UNTOUCHED = nullcontext()
 
 
@@ -35,7 +34,7 @@ class Guard:
     """Random numbers and buffers of the model that one optimizer trains."""
 
     def __init__(self, module: nn.Module | None = None) -> None:
-        self._roots, self._parts = Roots(module), NOTHING
+        self._roots, self._parts = Roots(module), Parts([])
         self._randomness = Randomness()
         self._random: tuple[list[Tensor], list[Tensor]] | None = None
         self._before, self._after = Page(), Page()
@@ -49,7 +48,7 @@ class Guard:
         with self._shared_dropout():
             yield
         self._random = before, self._randomness.read()
-        self._after.read(self._parts.buffers, self._before)
+        self._after.read(self._parts.buffers(), self._before)
 
     def start_here(self, parameters: list[Tensor]) -> None:
         """The step ends with what is there now, and so do its trials begin, unless a gradient pass was watched."""
@@ -57,16 +56,18 @@ class Guard:
             self._survey(parameters)
         now = self._randomness.read()
         self._random = now if self._random is None else self._random[0], now
-        self._after.read(self._parts.buffers, self._before)
+        self._after.read(self._parts.buffers(), self._before)
 
     def drop(self) -> None:
         """Forget a gradient pass that no step will come of."""
-        self._random, self._parts = None, NOTHING
+        self._random = None
 
     def _survey(self, parameters: list[Tensor]) -> None:
         """What there is to look after."""
         self._randomness.survey({parameter.device for parameter in parameters})
-        self._parts = Parts.of(self._roots.of(parameters))
+        roots = self._roots.of(parameters)
+        if not self._parts.is_current(roots):
+            self._parts = Parts(roots)
         for replica in self._parts.replicas:  # as it would itself, in the forward to come
             if replica._join_config.enable:
                 raise UnsupportedError(
@@ -75,7 +76,7 @@ class Guard:
                 )
             if replica.will_sync_module_buffers():  # type: ignore[no-untyped-call]
                 replica._sync_buffers()  # type: ignore[no-untyped-call]
-        self._before.read(self._parts.buffers, self._after)
+        self._before.read(self._parts.buffers(), self._after)
 
     def trial(self) -> AbstractContextManager[object]:
         """Begin where the gradient pass began."""
@@ -83,7 +84,7 @@ class Guard:
             self._randomness.write(self._random[0])
             self._before.write()
         self._reshard()
-        return self._alone() if self._parts.replicas or self._parts.private_dropout else UNTOUCHED
+        return self._alone() if self._parts.replicas or self._parts.private_dropout() else UNTOUCHED
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -100,7 +101,7 @@ class Guard:
 
     def _shared_dropout(self) -> AbstractContextManager[object]:
         """cuDNN's recurrent networks draw masks from a generator that nobody can set back; torch's own do not."""
-        if not self._parts.private_dropout:
+        if not self._parts.private_dropout():
             return UNTOUCHED
         without: AbstractContextManager[object] = torch.backends.cudnn.flags(enabled=False)
         return without

@@ -5,15 +5,15 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import ClassVar, NamedTuple
+from operator import is_
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["Parts", "Roots"]
+__all__ = ["Parts", "Roots", "same"]
 
 
 class Roots:
@@ -88,35 +88,41 @@ def roots_of(parameters: Iterable[Tensor]) -> list[nn.Module]:
     return list(roots.values())
 
 
-class Parts(NamedTuple):
-    """What inside some modules a step has to look after."""
+class Parts:
+    """What a step has to look after inside some modules; walked through again only when something was exchanged."""
 
-    buffers: list[dict[str, Tensor | None]]
-    """Where buffers live."""
-    sharded: list[FSDPModule]
-    replicas: list[DistributedDataParallel]
-    private_dropout: bool
-    """Whether there is a recurrent network on a GPU whose dropout cuDNN would draw from a generator of its own."""
+    def __init__(self, roots: list[nn.Module]) -> None:
+        self._roots, inside = list(roots), list(_inside(roots))
+        self._holders = [module._modules for module in inside]
+        self._children = self._held()
+        self._buffers = [module._buffers for module in inside]
+        self._recurrent = [module for module in inside if isinstance(module, nn.RNNBase)]
+        self.sharded = [module for module in inside if isinstance(module, FSDPModule)]
+        self.replicas = [module for module in inside if isinstance(module, DistributedDataParallel)]
 
-    @classmethod
-    def of(cls, modules: list[nn.Module]) -> Parts:
-        """One walk over them, in every step: models change."""
-        buffers, special = [], []
-        for part in _inside(modules):
-            if part._buffers:
-                buffers.append(part._buffers)
-            if _is_special(type(part)):  # type: ignore[arg-type]  # types can be hashed
-                special.append(part)
-        return cls(
-            buffers,
-            [part for part in special if isinstance(part, FSDPModule)],
-            [part for part in special if isinstance(part, DistributedDataParallel)],
-            any(_draws_privately(part) for part in special if isinstance(part, nn.RNNBase)),
-        )
+    def _held(self) -> list[nn.Module | None]:
+        return [child for holder in self._holders for child in holder.values()]
+
+    def is_current(self, roots: list[nn.Module]) -> bool:
+        """Whether nothing was put into the modules, or taken out of them, since."""
+        return same(roots, self._roots) and same(self._held(), self._children)
+
+    def buffers(self) -> list[dict[str, Tensor | None]]:
+        """Where buffers live."""
+        return [held for held in self._buffers if held]
+
+    def private_dropout(self) -> bool:
+        """Whether a recurrent network is on a GPU, whose masks cuDNN would draw from a generator of its own."""
+        return any(map(_draws_privately, self._recurrent))
+
+
+def same(things: list[Any], others: list[Any]) -> bool:
+    """Not only equal."""
+    return len(things) == len(others) and all(map(is_, things, others))
 
 
 def _inside(modules: list[nn.Module]) -> Iterator[nn.Module]:
-    """The modules and all that are in them, each once; several times as fast as torch's walk, which makes up names."""
+    """The modules and all that are in them, each once."""
     waiting, seen = list(modules), set()
     while waiting:
         module = waiting.pop()
@@ -124,11 +130,6 @@ def _inside(modules: list[nn.Module]) -> Iterator[nn.Module]:
             seen.add(id(module))
             yield module
             waiting += [child for child in module._modules.values() if child is not None]
-
-
-@cache
-def _is_special(kind: type) -> bool:
-    return issubclass(kind, (FSDPModule, DistributedDataParallel, nn.RNNBase))
 
 
 def _draws_privately(module: nn.RNNBase) -> bool:

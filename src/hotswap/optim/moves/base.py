@@ -186,7 +186,12 @@ class Move(ABC):
 
     def look_at_gradients(self) -> None:
         """Begin to find out whether all gradients are finite, without waiting for the device."""
-        self._finite.ask([_values(gradient) for moving in self._moving for gradient in moving.gradients])
+        gradients: list[Tensor] = []
+        for moving in self._moving:
+            gradients += (
+                [gradient.values() for gradient in moving.gradients] if moving.kind.sparse else moving.gradients
+            )
+        self._finite.ask(gradients)
         self._unknown = True
 
     def check_gradients(self) -> None:
@@ -210,7 +215,3 @@ def refuse_sparse(moving: Moving, *names: str) -> None:
                 f"A parameter with a sparse gradient cannot have {name}={moving.group[name]:g}: it would move rows "
                 f"that the gradient does not; put such parameters in a group with {name}=0, or use dense gradients."
             )
-
-
-def _values(gradient: Tensor) -> Tensor:
-    return gradient.values() if gradient.layout is torch.sparse_coo else gradient

@@ -42,16 +42,18 @@ class FiniteCheck:
 
     def ask(self, gradients: list[Tensor]) -> None:
         """Begin to find out."""
-        kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-        for gradient in gradients:
-            kinds.setdefault((gradient.device, gradient.dtype), []).append(gradient)
         self._asked, self._rest = [], []
-        for (device, _), group in kinds.items():
-            if device.type == "cuda":
-                self._asked.append(self._gpu(device))
-                self._asked[-1].ask(group)
-            else:
-                self._rest += [gradient for gradient in group if gradient.numel()]
+        devices, types = ({getattr(g, name) for g in gradients} for name in ("device", "dtype"))
+        for device in devices:
+            here = [g for g in gradients if g.device == device] if len(devices) > 1 else gradients
+            if device.type != "cuda":
+                self._rest += [g for g in here if g.numel()]
+                continue
+            self._asked.append(self._gpu(device))
+            for dtype in types:
+                alike = [g for g in here if g.dtype is dtype] if len(types) > 1 else here
+                if alike:
+                    self._asked[-1].ask(alike)
         self._norms = torch._foreach_norm(self._rest) if self._rest else ()  # overflow is looked into when it happens
 
     def _gpu(self, device: torch.device) -> OnGpu:
