@@ -68,16 +68,21 @@ def zeros(shape: tuple[int, ...], kind: str, device: Device) -> Array:
     return torch.zeros(shape, dtype=getattr(torch, kind), device=device)
 
 
-def added_at(array: Array, place: Array, value: Array) -> Array:
-    """The array `(R, K)`, with values `(R, T)` added at places `(R, T)` of their rows."""
+def added_at(array: Array, place: Array, value: Array, counts: Array | None = None) -> Array:
+    """The array `(R, K)`, with values `(R, T)` added at places `(R, T)` of their rows, where they count.
+
+    For arrays of NumPy, which hold few runs, the others may be lists.
+    """
     if isinstance(array, np.ndarray):
         added = array.copy()
-        for row, places, values in zip(added, place.tolist(), value.tolist(), strict=True):
-            for at, number in zip(places, values, strict=True):
-                row[at] += number
+        for run, row in enumerate(added):
+            for trial, (at, number) in enumerate(zip(place[run], value[run], strict=True)):
+                if counts is None or counts[run][trial]:
+                    row[at] += number
         return added
     torch = sys.modules["torch"]
     there = place[:, :, None] == torch.arange(array.shape[1], device=array.device)  # no atomics: sums in a fixed order
+    there = there if counts is None else there & counts[:, :, None]
     return array + torch.where(there, value[:, :, None], 0.0).sum(axis=1)
 
 

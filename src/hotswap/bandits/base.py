@@ -62,13 +62,12 @@ class Bandit(ABC):
     def observe(self, state: BanditState, arm: Array, reward: Array, tried: Array | None = None) -> BanditState:
         """The state after trials of `arm` `(R, T)` earned `reward` `(R, T)` (Algorithm 3, GrantReward).
 
-        `tried` `(R, T)` marks the entries that happened; without it, all of them did.
+        `tried` `(R, T)` marks the entries that happened; without it, all of them did. Lists of lists will do where the
+        state is in NumPy.
         """
-        xp = namespace(reward)
-        happened = xp.ones_like(reward) if tried is None else xp.where(tried, 1.0, xp.zeros_like(reward))
-        reward = reward if tried is None else xp.where(tried, reward, 0.0)
+        ones = [[1.0] * len(row) for row in arm] if isinstance(arm, list) else namespace(reward).ones_like(reward)
         return BanditState(
-            rewards=added_at(state.rewards, arm, reward),
-            counts=added_at(state.counts, arm, happened),
+            rewards=added_at(state.rewards, arm, reward, tried),
+            counts=added_at(state.counts, arm, ones, tried),
             step=state.step,
         )

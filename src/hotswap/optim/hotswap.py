@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, overload
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -283,8 +282,7 @@ class HotSwap(Around):
         """Every arm tried is rewarded, not only the one taken."""
         self._reward_scale = self.reward.follow(self._reward_scale, to_beat)
         rewards = tuple(self.reward.grant(self._reward_scale, to_beat, loss) for _, loss in trials)
-        arms = np.array([[arm for arm, _ in trials]])
-        self._bandit_state = self.bandit.observe(bandit_state, arms, np.array([rewards]))
+        self._bandit_state = self.bandit.observe(bandit_state, [[arm for arm, _ in trials]], [rewards])
         self._proposed = self.bandit.propose(self._bandit_state)
         return rewards
 
