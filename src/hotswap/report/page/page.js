@@ -148,9 +148,9 @@ function figure1() {
       const bar = svg("path", { class: "bar" });
       const node = svg("g", { class: `dot ${classOf(algorithm)}`, "data-i": i }, bar, mark(algorithm, narrow ? 0.85 : 1));
       const few = algorithm !== "sgd";
-      if (few) node.append(words(0, algorithm === "ducb" ? -11 : 18, String(batch), "middle", "name halo"));
+      const name = few ? node.appendChild(words(0, 0, String(batch), "middle", "name halo")) : null;
       root.append(node);
-      return { setting, i, node, bar, r: few ? 6 : 2.9 };
+      return { setting, i, node, bar, name, r: few ? 6 : 2.9 };
     });
     picked = root.appendChild(svg("g"));
     ring = root.appendChild(svg("circle", { class: "ring off", r: 10 }));
@@ -179,6 +179,7 @@ function figure1() {
       const [y1, y2] = [place.y(error[1] ?? error[0]) - dot.y, place.y(error[2] ?? error[0]) - dot.y];
       dot.bar.setAttribute("d", `M${x1} 0H${x2}M0 ${y1}V${y2}`);
     }
+    placeNames(dots.filter((dot) => dot.on && dot.name));
     rings();
     const notes = [`${shown} of ${count(settings.length, "setting")} shown, at epoch ${state.epoch}.`];
     if (shown === 0) notes.push("Nothing is left to draw: switch an algorithm and a batch size on.");
@@ -190,11 +191,30 @@ function figure1() {
     $("shown").textContent = notes.join(" ");
   }
 
+  /** Each name goes above, below or beside its mark: where it covers least of the other names and marks. */
+  function placeNames(named) {
+    const taken = named.map(({ x, y }) => [x - 7, y - 7, x + 7, y + 7]);
+    const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0]))
+      * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
+    for (const { x, y, name, setting } of named) {
+      const half = 4 * name.textContent.length;
+      const sides = [[0, -11], [0, 19], [-half - 11, 4], [half + 11, 4]]; // the middle of the text's base line
+      if (setting.algorithm !== "ducb") [sides[0], sides[1]] = [sides[1], sides[0]];
+      const boxes = sides.map(([dx, dy]) => [x + dx - half, y + dy - 10, x + dx + half, y + dy + 1]);
+      const costs = boxes.map((box) => taken.reduce((sum, other) => sum + overlap(box, other), 0));
+      const best = costs.indexOf(Math.min(...costs));
+      taken.push(boxes[best]);
+      name.setAttribute("x", sides[best][0]);
+      name.setAttribute("y", sides[best][1]);
+    }
+  }
+
   function rings() {
     picked.replaceChildren(...picks.flatMap(({ setting, slot }) => {
       const dot = dots.find((candidate) => candidate.setting === setting);
       if (!dot.on) return [];
-      const letter = words(-14, 5, LETTERS[slot], "end", "halo");
+      const crowded = dots.some(({ on, name, x, y }) => on && name && x < dot.x && dot.x - x < 34 && Math.abs(y - dot.y) < 14);
+      const letter = crowded ? words(0, -15, LETTERS[slot], "middle", "halo") : words(-14, 5, LETTERS[slot], "end", "halo");
       const node = svg("g", { class: `picked pick${slot}` }, svg("circle", { r: 10 }), letter);
       node.style.transform = dot.node.style.transform;
       return [node];
@@ -532,7 +552,7 @@ function clockCharts() {
       continue;
     }
     responsive(plotIn(figure), (chart) => lineChart(chart, {
-      lines, height: 290, bottom: 36, label: `${title} against seconds`, onPoint: (id) => highlight(host, id),
+      lines, height: 290, bottom: 36, right: roomFor(lines), label: `${title} against seconds`, onPoint: (id) => highlight(host, id),
       x: { log: true, tick: powerOfTen, title: "seconds", name: "second" }, y: { log: true, format, tick, title },
     }));
     const without = runs.length - lines.length;
@@ -540,6 +560,9 @@ function clockCharts() {
     if (without) figure.append(html("p", { class: "caption" }, note));
   }
 }
+
+/** What the labels at the ends of lines need beside the axes. */
+const roomFor = (lines) => 18 + 6.6 * Math.max(...lines.map((line) => line.end.length));
 
 // ---- Tables, claims, provenance.
 

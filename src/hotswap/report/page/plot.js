@@ -300,13 +300,14 @@ function lineChart(host, { lines, x, y, before, after, onPoint, ...size }) {
   return place;
 }
 
-function endLabels({ root, wide }, lines, dots) {
+function endLabels({ root, wide, high }, lines, dots) {
   const labels = lines.map((line, at) => ({ line, at: dots[at].findLast(Boolean) }))
     .filter(({ line, at }) => line.end && at).sort((a, b) => a.at[1] - b.at[1]);
   const spots = labels.map(({ at }) => at[1]);
   for (let i = 1; i < spots.length; i++) spots[i] = Math.max(spots[i], spots[i - 1] + 13);
   // As much up as down: labels stay about where their lines end.
-  const shift = spots.reduce((sum, spot, i) => sum + spot - labels[i].at[1], 0) / (spots.length || 1);
+  const middle = spots.reduce((sum, spot, i) => sum + spot - labels[i].at[1], 0) / (spots.length || 1);
+  const shift = Math.max(middle, (spots.at(-1) ?? 0) - high); // and none below the axis
   labels.forEach(({ line, at }, i) => {
     const spot = spots[i] - shift;
     root.append(
