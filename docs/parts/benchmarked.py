@@ -95,7 +95,14 @@ def study_speed() -> str:
     return f"{table((*headings, *more), rows)}\n\nCeilings measured in the same run: {ceilings}.\n\n{sources([file])}"
 
 
+def demo() -> str:
+    """The demo's table, as `hotswap demo` wrote it."""
+    rows, made = (FOLDER.parent / "demo" / "results.md").read_text().strip().rsplit("\n\n", 1)
+    return f"{rows}\n\n*{made}.*"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "demo": demo,
     "step cost": step_cost,
     "protections": protections,
     "study speed": study_speed,
