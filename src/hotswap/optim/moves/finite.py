@@ -19,9 +19,16 @@ class OnGpu(NamedTuple):
     """Not 0 once a value that is not finite was found."""
     one: Tensor
 
-    def ask(self, gradients: list[Tensor]) -> None:
-        """By a function that is meant to undo a loss scale: here of 1, which changes nothing."""
-        torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.found, self.one)
+    def ask(self, gradients: list[Tensor]) -> bool:
+        """By a function that is meant to undo a loss scale: here of 1, which changes nothing.
+
+        False where it cannot: it writes to the gradients, and one that was expanded has many numbers in one place.
+        """
+        try:
+            torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.found, self.one)
+        except RuntimeError:
+            return False
+        return True
 
     def answer(self) -> bool:
         """Wait, if nobody has."""
@@ -49,11 +56,12 @@ class FiniteCheck:
             if device.type != "cuda":
                 self._rest += [g for g in here if g.numel()]
                 continue
-            self._asked.append(self._gpu(device))
+            gpu = self._gpu(device)
+            self._asked.append(gpu)
             for dtype in types:
                 alike = [g for g in here if g.dtype is dtype] if len(types) > 1 else here
-                if alike:
-                    self._asked[-1].ask(alike)
+                if alike and not gpu.ask(alike):
+                    self._rest += [g for g in alike if g.numel()]
         self._norms = torch._foreach_norm(self._rest) if self._rest else ()  # overflow is looked into when it happens
 
     def _gpu(self, device: torch.device) -> OnGpu:
