@@ -9,7 +9,7 @@ import pandas as pd
 
 from hotswap.report.results import Results
 from hotswap.studies.exchange import TIMING_COLUMNS
-from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS
+from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
 
 LAST = 500
 

@@ -18,8 +18,9 @@ import pytest
 from hotswap.errors import StudyError
 from hotswap.studies import exchange
 from hotswap.studies.exchange import Origin, export, import_files, origin
+from hotswap.studies.families import NetworkSpec
 from hotswap.studies.plan import Unit, plan
-from hotswap.studies.spec import NetworkSpec, StudySpec
+from hotswap.studies.spec import StudySpec
 from hotswap.studies.store import Store
 from tests.studies.test_store import row, study, units
 

@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
+from hotswap.studies.families import DucbFamily, NetworkSpec, SgdFamily
 from hotswap.studies.plan import Unit, plan
-from hotswap.studies.spec import DucbFamily, NetworkSpec, SgdFamily, StudySpec
-from hotswap.studies.store import METRIC_COLUMNS, MetricRow, Store
+from hotswap.studies.rows import METRIC_COLUMNS, MetricRow
+from hotswap.studies.spec import StudySpec
+from hotswap.studies.store import Store
 
 
 def study(**changes: Any) -> StudySpec:

@@ -16,9 +16,11 @@ import pandas as pd
 
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.studies.exchange import CURVE_COLUMNS, SINGLES, TIMING_COLUMNS, read_rows, table_paths
+from hotswap.studies.families import DucbFamily
 from hotswap.studies.results import shipped
-from hotswap.studies.spec import DucbFamily, StudySpec
-from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS, Store
+from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
+from hotswap.studies.spec import StudySpec
+from hotswap.studies.store import Store
 
 __all__ = ["Results", "load_results"]
 

@@ -1,18 +1,9 @@
 """Studies: which runs there are, which of them share an ensemble, and the paper's own."""
 
+from hotswap.studies.families import ALGORITHMS, AdaDeltaFamily, Algorithm, DucbFamily, Family, NetworkSpec, SgdFamily
 from hotswap.studies.paper import PAPER
 from hotswap.studies.plan import Unit, plan
-from hotswap.studies.spec import (
-    ALGORITHMS,
-    AdaDeltaFamily,
-    Algorithm,
-    DucbFamily,
-    Family,
-    NetworkSpec,
-    RunSpec,
-    SgdFamily,
-    StudySpec,
-)
+from hotswap.studies.spec import RunSpec, StudySpec
 from hotswap.studies.toml import EXAMPLE, load_study
 
 __all__ = [

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.files import replacing, write_text
+from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow
 from hotswap.studies.spec import RunSpec, StudySpec
-from hotswap.studies.store import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow, Store
+from hotswap.studies.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotswap.errors import SettingError
-from hotswap.studies.spec import Algorithm, RunSpec, StudySpec
+from hotswap.studies.families import Algorithm
+from hotswap.studies.spec import RunSpec, StudySpec
 
 __all__ = ["Unit", "plan"]
 

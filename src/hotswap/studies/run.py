@@ -22,8 +22,9 @@ from hotswap.ensemble.checkpoint import load_latest, save
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
 from hotswap.studies.build import Built, build, on_device
 from hotswap.studies.plan import Unit, plan
+from hotswap.studies.rows import MetricRow
 from hotswap.studies.spec import StudySpec
-from hotswap.studies.store import MetricRow, Store
+from hotswap.studies.store import Store
 
 __all__ = [
     "Listener",

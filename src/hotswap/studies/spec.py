@@ -3,165 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
-from hotswap.arms import log_grid
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
-from hotswap.studies.checks import Check, build, instance_of, number, one_of, text, whole
+from hotswap.studies.checks import Check, build, instance_of, one_of, text, whole
+from hotswap.studies.families import (
+    ALGORITHMS,
+    COUNT,
+    FACTOR,
+    FAMILIES,
+    MOMENTUM,
+    POSITIVE,
+    Algorithm,
+    Family,
+    NetworkSpec,
+    constants_of,
+    family_from_dict,
+    family_to_dict,
+    listed,
+    plain,
+    settings_of,
+)
 
-__all__ = [
-    "ALGORITHMS",
-    "FAMILIES",
-    "AdaDeltaFamily",
-    "Algorithm",
-    "DucbFamily",
-    "Family",
-    "NetworkSpec",
-    "RunSpec",
-    "SgdFamily",
-    "StudySpec",
-]
+__all__ = ["RunSpec", "StudySpec"]
 
-Algorithm = Literal["sgd", "adadelta", "ducb"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""Every algorithm that a study can run."""
-
-HiddenUnit = Literal["sigmoid", "tanh", "relu"]
-Init = Literal["glorot", "sparse"]
-SearchName = Literal["backtracking", "first_decrease"]
-
-POSITIVE = number("a positive, finite number", lambda x: 0 < x < float("inf"))
-NOT_NEGATIVE = number("a finite number, 0 or more", lambda x: 0 <= x < float("inf"))
-FACTOR = number("a number in (0, 1]", lambda x: 0 < x <= 1)
-DECAY = number("a number in (0, 1)", lambda x: 0 < x < 1)
-MOMENTUM = number("a number in [0, 1)", lambda x: 0 <= x < 1)
-COUNT = whole(1)
 SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkSpec:
-    """A multilayer perceptron: fully connected layers, ended by a softmax over the classes.
-
-    Attributes:
-        hidden: The sizes of the hidden layers, from the inputs on.
-        unit: What a hidden unit does with its input.
-        init: How weights begin: `"glorot"` is uniform with a width that depends on the layer's size, `"sparse"` gives
-            each unit a few Gaussian weights. Biases begin at zero.
-    """
-
-    hidden: tuple[int, ...] = (500, 300)
-    unit: HiddenUnit = "sigmoid"
-    init: Init = "glorot"
-
-    def __post_init__(self) -> None:
-        check = Check(self)
-        check.several("hidden", COUNT, distinct=False)
-        check.one("unit", one_of(get_args(HiddenUnit)))
-        check.one("init", one_of(get_args(Init)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SgdFamily:
-    """Stochastic gradient descent at every combination of three lists.
-
-    Attributes:
-        lr: Rates of the first epoch.
-        lr_decay: What the rate is multiplied with after each epoch.
-        momentum: The share of the velocity that is kept.
-    """
-
-    lr: tuple[float, ...]
-    lr_decay: tuple[float, ...]
-    momentum: tuple[float, ...]
-
-    algorithm: ClassVar[Algorithm] = "sgd"
-
-    def __post_init__(self) -> None:
-        check = Check(self)
-        check.several("lr", POSITIVE)
-        check.several("lr_decay", FACTOR)
-        check.several("momentum", MOMENTUM)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaDeltaFamily:
-    """AdaDelta (Zeiler, 2012) with one setting.
-
-    Attributes:
-        rho: How much of the running averages is kept at each step.
-        eps: What is added under the square roots.
-        lr: What its step is multiplied with; 1 in the original.
-    """
-
-    rho: float = 0.95
-    eps: float = 1e-6
-    lr: float = 1.0
-
-    algorithm: ClassVar[Algorithm] = "adadelta"
-
-    def __post_init__(self) -> None:
-        check = Check(self)
-        check.one("rho", DECAY)
-        check.one("eps", POSITIVE)
-        check.one("lr", POSITIVE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DucbFamily:
-    """Hot-swapped stochastic gradient descent: a discounted UCB bandit proposes a rate, a search protects the step.
-
-    Attributes:
-        high: The largest rate.
-        low: The smallest rate.
-        count: How many rates there are, evenly spaced on a logarithmic scale.
-        discount: γ, how much of what the bandit knows is kept at each step.
-        exploration: c, the weight of the bandit's confidence widths.
-        search: How it walks from the proposed rate to smaller ones.
-        headroom: How many rates above the proposed one a walk begins.
-    """
-
-    high: float = 1e2
-    low: float = 1e-6
-    count: int = 33
-    discount: float = 0.99
-    exploration: float = 1e-8
-    search: SearchName = "backtracking"
-    headroom: int = 0
-
-    algorithm: ClassVar[Algorithm] = "ducb"
-
-    def __post_init__(self) -> None:
-        check = Check(self)
-        check.one("high", POSITIVE)
-        check.one("low", POSITIVE)
-        check.one("count", COUNT)
-        check.one("discount", FACTOR)
-        check.one("exploration", NOT_NEGATIVE)
-        check.one("search", one_of(get_args(SearchName)))
-        check.one("headroom", whole(0))
-        if self.low > self.high or (self.low == self.high and self.count > 1):
-            raise check.error("low", f"is {self.low!r}; it must be smaller than high, which is {self.high!r}.")
-        if len(set(self.rates)) < self.count:
-            raise check.error("count", f"is {self.count}; there are not so many different rates from high to low.")
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The arms, from large to small."""
-        return log_grid(self.high, self.low, self.count)
-
-
-Family = SgdFamily | AdaDeltaFamily | DucbFamily
-"""An algorithm with everything about it that a study fixes or varies."""
-
-FAMILIES: Mapping[str, type[Family]] = {kind.algorithm: kind for kind in (SgdFamily, AdaDeltaFamily, DucbFamily)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +88,7 @@ class StudySpec:
     name: str
     dataset: str = "mnist"
     train_images: int | None = 50_000
-    network: NetworkSpec = NetworkSpec()
+    network: NetworkSpec = NetworkSpec()  # noqa: RUF009  # frozen
     families: tuple[Family, ...]
     batch_sizes: tuple[int, ...]
     seeds: tuple[int, ...]
@@ -263,7 +135,7 @@ class StudySpec:
             for family in self.families
             for batch_size in self.batch_sizes
             for seed in self.seeds
-            for setting in _settings(family)
+            for setting in settings_of(family)
         )
 
     def family(self, algorithm: str) -> Family:
@@ -272,7 +144,7 @@ class StudySpec:
             if family.algorithm == algorithm:
                 return family
         raise SettingError(
-            f"StudySpec.family({algorithm!r}): it is not in the study; choose from {_listed(self.algorithms)}."
+            f"StudySpec.family({algorithm!r}): it is not in the study; choose from {listed(self.algorithms)}."
         )
 
     @property
@@ -316,10 +188,10 @@ class StudySpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The study as JSON has it; `from_dict` is the way back."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        plain["families"] = [_family_to_dict(family) for family in self.families]
-        plain["set_aside"] = [_family_to_dict(family) for family in self.set_aside]
-        return plain
+        stored: dict[str, Any] = plain(asdict(self))
+        stored["families"] = [family_to_dict(family) for family in self.families]
+        stored["set_aside"] = [family_to_dict(family) for family in self.set_aside]
+        return stored
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StudySpec:
@@ -330,7 +202,7 @@ class StudySpec:
             table["network"] = build(NetworkSpec, table["network"], f"{owner} network")
         for key in ("families", "set_aside"):
             if isinstance(table.get(key), list):
-                table[key] = [_family_from_dict(item, f"{owner} {key}[{i}]") for i, item in enumerate(table[key])]
+                table[key] = [family_from_dict(item, f"{owner} {key}[{i}]") for i, item in enumerate(table[key])]
         return build(cls, table, owner)
 
     def fingerprint(self) -> str:
@@ -339,7 +211,7 @@ class StudySpec:
         Results with the same fingerprint belong together: which batch sizes, seeds, grid values and epochs were
         chosen says which results there are, not what they are, and a name says nothing at all.
         """
-        constants = {family.algorithm: _constants(family) for family in self.families + self.set_aside}
+        constants = {family.algorithm: constants_of(family) for family in self.families + self.set_aside}
         decisive = {
             "dataset": self.dataset,
             "train_images": self.train_images,
@@ -351,34 +223,21 @@ class StudySpec:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _settings(family: Family) -> list[dict[str, float]]:
-    """What varies between the runs of one family, batch size and seed."""
-    if not isinstance(family, SgdFamily):
-        return [{}]
-    grid = itertools.product(family.lr, family.lr_decay, family.momentum)
-    return [{"lr": lr, "lr_decay": lr_decay, "momentum": momentum} for lr, lr_decay, momentum in grid]
-
-
-def _constants(family: Family) -> dict[str, Any]:
-    """What all runs of a family share: its tuples are grids, whose values stand in each run's id instead."""
-    return {name: value for name, value in asdict(family).items() if not isinstance(value, tuple)}
-
-
 def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple[T, ...]:
     """What was asked for, in the order of the study."""
     if asked is None:
         return present
     if isinstance(asked, str) or not isinstance(asked, Iterable):
         raise SettingError(
-            f"StudySpec.select: {name} is {asked!r}; it must be a list, with items of {_listed(present)}."
+            f"StudySpec.select: {name} is {asked!r}; it must be a list, with items of {listed(present)}."
         )
     wanted = tuple(asked)
     if not wanted:
-        raise SettingError(f"StudySpec.select: {name} is empty; choose from {_listed(present)}.")
+        raise SettingError(f"StudySpec.select: {name} is empty; choose from {listed(present)}.")
     for item in wanted:
         if item not in present:
             raise SettingError(
-                f"StudySpec.select: {name} has {item!r}, which is not in the study; choose from {_listed(present)}."
+                f"StudySpec.select: {name} has {item!r}, which is not in the study; choose from {listed(present)}."
             )
     return tuple(item for item in present if item in wanted)
 
@@ -389,26 +248,3 @@ def _at_most(name: str, asked: int | None, present: int) -> int:
     if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= present:
         raise SettingError(f"StudySpec.select: {name} is {asked!r}; it must be a whole number from 1 to {present}.")
     return asked
-
-
-def _listed(values: Iterable[object]) -> str:
-    return ", ".join(str(value) for value in values)
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, which is how JSON returns them."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
-
-
-def _family_to_dict(family: Family) -> dict[str, Any]:
-    return {"algorithm": family.algorithm, **_plain(asdict(family))}
-
-
-def _family_from_dict(stored: object, owner: str) -> Family:
-    table = dict(stored) if isinstance(stored, Mapping) else {}
-    algorithm = table.pop("algorithm", None)
-    if not isinstance(algorithm, str) or algorithm not in FAMILIES:
-        raise SettingError(f"{owner} algorithm is {algorithm!r}; it must be one of {_listed(ALGORITHMS)}.")
-    return build(FAMILIES[algorithm], table, owner)

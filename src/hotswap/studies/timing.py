@@ -21,9 +21,10 @@ from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.build import build
 from hotswap.studies.exchange import SINGLES
+from hotswap.studies.families import SgdFamily
 from hotswap.studies.plan import Unit
 from hotswap.studies.run import Listener, RunOptions, milestones, run_study, set_up
-from hotswap.studies.spec import RunSpec, SgdFamily, StudySpec
+from hotswap.studies.spec import RunSpec, StudySpec
 from hotswap.studies.store import Store
 
 if TYPE_CHECKING:

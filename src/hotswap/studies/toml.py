@@ -9,7 +9,8 @@ from typing import Any
 
 from hotswap.errors import SettingError
 from hotswap.studies.checks import FieldError, build, unknown
-from hotswap.studies.spec import ALGORITHMS, FAMILIES, AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec
+from hotswap.studies.families import ALGORITHMS, FAMILIES, AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily
+from hotswap.studies.spec import StudySpec
 
 __all__ = ["EXAMPLE", "load_study"]
 
