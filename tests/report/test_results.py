@@ -17,6 +17,7 @@ from hotswap.studies.exchange import export
 from hotswap.studies.results import shipped
 from hotswap.studies.run import RunOptions, run_study
 from hotswap.studies.store import Store
+from tests.report.made_up import results, row
 from tests.studies.test_run import TOY, Quiet
 
 
@@ -112,3 +113,17 @@ def test_a_damaged_ledger(study: Path, tmp_path: Path) -> None:
     results = load_results(tmp_path)
     assert results.metrics.empty
     assert results.missing
+
+
+def test_runs_of_another_precision_take_the_place_of_ours() -> None:
+    ours = results([row("sgd", seed=0, test_error=0.03), row("ducb", seed=0, test_error=0.02), row("ducb", seed=1)])
+    theirs = results([row("ducb", seed=0, test_error=0.01)], name="fp32")
+    mixed = ours.with_runs_of(theirs)
+    assert mixed.metrics.set_index("run")["test_error"].to_dict() == {
+        "sgd-b64--s0": 0.03, "ducb-b64--s0": 0.01, "ducb-b64--s1": 0.02,
+    }  # fmt: skip
+    assert mixed.name == ours.name
+    with pytest.raises(StudyError, match="have runs that these have not, adadelta-b64--s0 among them"):
+        ours.with_runs_of(results([row("adadelta")]))
+    with pytest.raises(StudyError, match="end at epoch 200, these at 500"):
+        ours.with_runs_of(results([row("ducb", epoch=200)]))

@@ -40,6 +40,21 @@ class Results:
     missing: tuple[str, ...] = ()
     """Sentences."""
 
+    def with_runs_of(self, other: Results) -> Results:
+        """These results, but runs that `other` has trained too are its: do verdicts hang on how a part was computed?"""
+        if missing := set(other.metrics["run"]) - set(self.metrics["run"]):
+            raise StudyError(f"The other results have runs that these have not, {min(missing)} among them.")
+        if other.last_epoch != self.last_epoch:
+            raise StudyError(
+                f"The other results end at epoch {other.last_epoch}, these at {self.last_epoch}; choose some that end "
+                "alike."
+            )
+        tables = {
+            name: pd.concat([mine[~mine["run"].isin(other.metrics["run"])], theirs], ignore_index=True)
+            for name, mine, theirs in (("metrics", self.metrics, other.metrics), ("arms", self.arms, other.arms))
+        }
+        return replace(self, **tables)
+
     @property
     def last_epoch(self) -> int:
         """The last epoch recorded of any run; 0 if none was."""
