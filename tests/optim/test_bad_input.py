@@ -58,7 +58,7 @@ def no_graph() -> torch.Tensor:
 CLOSURES: list[tuple[Callable[[], Any], type[HotSwapError], str]] = [
     (lambda: None, ClosureError, "must be a scalar tensor, but it is of type NoneType"),
     (lambda: NET(BATCH[0]), ClosureError, r"it has shape \(16, 3\) and type torch.float32; reduce it"),
-    (lambda: torch.tensor(3), ClosureError, r"must be a scalar tensor, but it has shape \(\) and type torch.int64"),
+    (lambda: torch.tensor(3), ClosureError, r"must be a floating-point number, but its type is torch.int64"),
     (lambda: (loss_of(NET, BATCH)(), 1, 2), ClosureError, "returned a tuple of 3"),
     (no_graph, ClosureError, "has no graph, so it has no gradient"),
     (lambda: loss_of(NET, BATCH)().item(), ClosureError, "has no graph"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
@@ -414,3 +415,124 @@ def test_a_buffer_gets_its_first_values_in_a_step() -> None:
     for number, (x, y) in enumerate(batches(3), start=1):
         optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
         assert net[1].num_batches_tracked == number
+
+
+def tracked(norm: nn.Module, optimizer: HotSwap, output: Callable[[Tensor], Tensor]) -> int:
+    """By how much a step lets a batch norm's count advance."""
+    (x, y), *_ = batches(1)
+    before = int(norm.num_batches_tracked)
+    optimizer.step(lambda: cross_entropy(output(x), y))
+    return int(norm.num_batches_tracked) - before
+
+
+def test_modules_are_found_when_they_are_taken_out_wrapped_or_share_a_weight() -> None:
+    net = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    outer, norm = nn.Sequential(net), nn.BatchNorm1d(5, affine=False)
+    optimizer = HotSwapSGD(net.parameters())
+    assert tracked(net[1], optimizer, outer) == 1
+    del outer[0]
+    assert tracked(net[1], optimizer, net) == 1
+    around = nn.Sequential(net[0], norm)  # around something inside
+    assert tracked(norm, optimizer, lambda x: net[2](around(x))) == 1
+    other = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5, affine=False))
+    other[0].weight = net[0].weight
+    assert tracked(other[1], optimizer, lambda x: net[2](other(x))) == 1
+
+
+class MadeLate(nn.Module):
+    """Makes a module and a buffer when it is first called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+        self.norm: nn.Module | None = None
+        self.found: list[bool] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.found.append(hasattr(self, "scale"))
+        if self.norm is None:
+            self.norm = nn.BatchNorm1d(3, affine=False)
+        if not hasattr(self, "scale"):
+            self.register_buffer("scale", torch.tensor(2.0))
+        return self.norm(self.linear(x)) * self.scale
+
+
+def test_what_the_first_forward_makes_is_looked_after() -> None:
+    net = MadeLate()
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    assert net.norm is not None
+    assert net.norm.num_batches_tracked == 1
+    assert net.found == [False] * len(net.found)
+    assert net.scale == 2
+
+
+@pytest.mark.parametrize("size", [3, 2**18 + 1])
+def test_a_buffer_that_is_written_to_behind_torchs_back(size: int) -> None:
+    """Through `.data` no version counts."""
+    net = nn.Sequential(nn.Linear(5, 3))
+    net.register_buffer("table", torch.zeros(size))
+    optimizer = HotSwapSGD(net.parameters())
+
+    def closure(x: Tensor, y: Tensor) -> Tensor:
+        net.table.data.add_(1)
+        return cross_entropy(net(x) + net.table[:3], y)
+
+    for number, (x, y) in enumerate(batches(3), start=1):
+        optimizer.step(lambda x=x, y=y: closure(x, y))
+        assert net.table.eq(number).all()
+
+
+def test_buffers_that_nobody_can_write_to() -> None:
+    net = nn.Sequential(nn.Linear(5, 3))
+    net.register_buffer("scale", torch.zeros(1))
+    net.register_buffer("wide", net.scale.expand(3))
+    with torch.inference_mode():
+        net.register_buffer("fixed", torch.ones(3))
+    optimizer = HotSwapSGD(net.parameters())
+
+    def closure(x: Tensor, y: Tensor) -> Tensor:
+        net.scale.add_(1)
+        return cross_entropy(net(x) * net.wide + net.fixed, y)
+
+    for number, (x, y) in enumerate(batches(3), start=1):
+        optimizer.step(lambda x=x, y=y: closure(x, y))
+        assert net.wide.tolist() == [float(number)] * 3
+
+
+def test_a_scripted_module() -> None:
+    net = torch.jit.script(nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)))
+    optimizer = HotSwapSGD(net.parameters())
+    for number, (x, y) in enumerate(batches(3), start=1):
+        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
+        assert dict(net.named_buffers())["1.num_batches_tracked"] == number
+
+
+def test_a_gradient_pass_before_a_step_with_a_closure_is_forgotten() -> None:
+    """Also where the gradients were not cleared through the optimizer."""
+    masks = Masks()
+    net = nn.Sequential(nn.Linear(5, 16), masks, nn.Linear(16, 3))
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    for interlude in (net.zero_grad, optimizer.step):
+        with optimizer.gradient_pass():
+            cross_entropy(net(x), y).backward()
+        interlude()
+        masks.seen.clear()
+        optimizer.step(lambda: cross_entropy(net(x), y))
+        assert all(torch.equal(mask, masks.seen[0]) for mask in masks.seen)
+
+
+def test_a_wrapper_that_was_dropped_is_let_go() -> None:
+    net, teacher = nn.Sequential(nn.Linear(5, 3)), nn.Linear(5, 3)
+    wrapper = nn.ModuleList([net, teacher])
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    gone = weakref.ref(wrapper), weakref.ref(teacher)
+    del wrapper, teacher
+    gc.collect()
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]

@@ -30,6 +30,9 @@ class HotSwapTrainer(Trainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As Trainer's; minibatches of a training that was interrupted are forgotten."""
         self._hotswap_seen = []
+        optimizer = self._hot_swapped()
+        if optimizer is not None:
+            optimizer.zero_grad()
         return super().train(*args, **kwargs)
 
     def _hot_swapped(self) -> HotSwap | None:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from hotswap.arms import Arms
 from hotswap.arrays import Array
-from hotswap.bandits import BanditState
+from hotswap.bandits import Bandit, BanditState
 from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
 from hotswap.optim.checkpoint import OwnState, pack, unpack
@@ -48,7 +48,7 @@ class Around(Optimizer):
 
     def _begin_anew(self) -> None:
         """What belongs to this object alone, and goes into no copy or checkpoint."""
-        self._proposed: tuple[Array, BanditState] | None = None  # for the next step, made where the bandit has learned
+        self._proposed: tuple[Bandit, Array, BanditState] | None = None  # made where the bandit has just learned
         self._asked: tuple[Closure, Tensor | float] | None = None
         self._busy = False
         self._itself = weakref.ref(self)

@@ -150,9 +150,14 @@ class Clipping:
             raise SettingError("HotSwap(clip_norm=..., clip_value=...): choose one of them.")
         self.norm, self.value = norm, value
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is clipped."""
+        return self.norm is not None or self.value is not None
+
     def __call__(self, parameters: list[Tensor], exact: Mapping[int, Tensor] = NONE) -> None:
         """Clip the gradients in `.grad`, and in `exact` those that it would round."""
-        if self.norm is None and self.value is None:
+        if not self.active:
             return
         if any(p.grad is not None and p.grad.layout is not torch.strided for p in parameters):
             raise UnsupportedError(
@@ -272,10 +277,13 @@ def _exchanging(module: Any) -> list[Any]:
 
 def _samples(batch: Any) -> int:
     """How many samples a minibatch has: the length of the first tensor in it."""
-    for leaf in tree_leaves(batch):
+    for leaf in tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch):
         if isinstance(leaf, Tensor) and leaf.dim():
             return len(leaf)
-    return 1
+    raise ClosureError(
+        f"accumulate(): a minibatch of type {type(batch).__name__} holds no tensor that tells how many samples it has; "
+        "say what each minibatch counts with weights=."
+    )
 
 
 def _require_graph(loss: Tensor) -> None:

@@ -180,24 +180,16 @@ class HotSwap(Around):
             self._step_without_search()
             return None
         self._busy = True
+        if closure is not None:
+            self._guard.drop()  # a gradient pass that no step came of
         try:
             start = self._start_point(given, trial_closure, loss)
-            if self._proposed is None:
-                self._proposed = self.bandit.propose(self._bandit_state)
             start = start._replace(to_beat=self._agreement.mean(start.to_beat))
             self._check_start(start.to_beat)
             if start.overflow:
                 self._record(0, None, start, [])
-                return start.loss
-            self._clip(self._parameters(), start.exact)
-            self._move.prepare(start.exact)
-            if any(self._move.scale(group) for group in self.param_groups):
-                self._search_and_move(start, *self._proposed)
-            else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
-                self._move.back()
-                self._move.check_gradients()
-                self._move.commit(None)
-                self._record(0, None, start, [])
+            else:
+                self._go_on_from(start)
         finally:
             self._busy = False
             self._move.forget()
@@ -236,34 +228,57 @@ class HotSwap(Around):
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
         self._real._asked = trial_closure, loss
 
-    def _search_and_move(self, start: _Start, proposal: Array, bandit_state: BanditState) -> None:
-        walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
-        trials: list[tuple[int, float]] = []
-        self._move.hide_gradients()
+    def _go_on_from(self, start: _Start) -> None:
+        """From a start point with a gradient; whatever goes wrong, the parameters are where they were."""
+        if self._clip.active:
+            self._move.refuse_infinite(self._parameters())
+            self._clip(self._parameters(), start.exact)
+        self._move.prepare(start.exact)
         try:
-            self._check_closure(start)
-            while not walk.done:
-                self._move.to(walk.arm)
-                trials.append((walk.arm, self._judge(start)))
-                self._move.check_gradients()  # now that the device has been waited for anyway
-                walk = self.search.observe(walk, trials[-1][1])
-            chosen = self.search.choose(walk)
-            if chosen < 0:
+            if any(self._move.scale(group) for group in self.param_groups):
+                self._search_and_move(start)
+            else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
                 self._move.back()
-            elif chosen != trials[-1][0]:
-                self._move.to(chosen)
+                self._move.check_gradients()
+                self._move.commit(None)
+                self._record(0, None, start, [])
         except BaseException:
             self._move.back()
             raise
+
+    def _search_and_move(self, start: _Start) -> None:
+        proposal, bandit_state = self._propose()
+        walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
+        trials: list[tuple[int, float]] = []
+        self._move.hide_gradients()
+        self._check_closure(start)
+        while not walk.done:
+            self._move.to(walk.arm)
+            trials.append((walk.arm, self._judge(start)))
+            self._move.check_gradients()  # now that the device has been waited for anyway
+            walk = self.search.observe(walk, trials[-1][1])
+        chosen = self.search.choose(walk)
+        if chosen < 0:
+            self._move.back()
+        elif chosen != trials[-1][0]:
+            self._move.to(chosen)
         self._move.commit(chosen if chosen >= 0 else None)
         rewards = self._learn(bandit_state, start.to_beat, trials)
         self._record(walk.start, chosen if chosen >= 0 else None, start, trials, rewards)
 
-    def _judge(self, start: _Start) -> float:
+    def _propose(self) -> tuple[Array, BanditState]:
+        """Where to start from; known already, unless this is the first step or somebody has exchanged the bandit."""
+        known, self._proposed = self._proposed, None
+        if known is not None and known[0] is self.bandit:
+            return known[1:]
+        return self.bandit.propose(self._bandit_state)
+
+    def _judge(self, start: _Start, *, checks: bool = False) -> float:
         if start.judge_needs_grad:
             self._move.hide_gradients()  # the trial before has left some
         with self._guard.trial():
-            loss = self._agreement.mean(evaluate_trial(start.judge, with_grad=start.judge_needs_grad))
+            old = start.loss if checks else None
+            loss = self._agreement.mean(evaluate_trial(start.judge, with_grad=start.judge_needs_grad, old=old))
         if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
             refuse_negative(loss, "a trial")
         return loss
@@ -273,7 +288,7 @@ class HotSwap(Around):
         if not self._checked_closure:
             self._checked_closure = True
             self._move.back()
-            again = self._judge(start)
+            again = self._judge(start, checks=True)
             rough = start.loss.dtype in (torch.float16, torch.bfloat16)
             if not math.isclose(again, start.to_beat, rel_tol=3e-2 if rough else 1e-3, abs_tol=1e-6):
                 warn_of_another_loss(start.to_beat, again)
@@ -283,7 +298,7 @@ class HotSwap(Around):
         self._reward_scale = self.reward.follow(self._reward_scale, to_beat)
         rewards = tuple(self.reward.grant(self._reward_scale, to_beat, loss) for _, loss in trials)
         self._bandit_state = self.bandit.observe(bandit_state, [[arm for arm, _ in trials]], [rewards])
-        self._proposed = self.bandit.propose(self._bandit_state)
+        self._proposed = (self.bandit, *self.bandit.propose(self._bandit_state))
         return rewards
 
     def _record(
@@ -308,6 +323,7 @@ class HotSwap(Around):
         )
 
     def _step_without_search(self) -> None:
+        self._guard.drop()
         never = self.last_step is None and not self._bandit_state.step.any()
         if never and any(self._move.scale(group) for group in self.param_groups):
             warn_of_no_search()

@@ -38,18 +38,23 @@ def in_trial() -> bool:
     return _in_trial.get()
 
 
-def evaluate_trial(closure: Closure, *, with_grad: bool = False) -> float:
+def evaluate_trial(closure: Closure, *, with_grad: bool = False, old: Tensor | None = None) -> float:
     """The closure's loss at the parameters as they are, called where gradients are disabled.
 
-    `with_grad`: the closure insists on its own backward, so they are enabled for it.
+    `with_grad`: the closure insists on its own backward, so they are enabled for it. `old`: the loss of an evaluation
+    before; to be given it again, in the same memory, means that nothing was evaluated.
     """
     torch.clear_autocast_cache()  # it holds casts of the weights as they were before
     token = _in_trial.set(True)
     try:
-        if with_grad:
-            with torch.enable_grad():
-                return unpack(closure())[0].item()
-        return unpack(closure())[0].item()
+        with torch.set_grad_enabled(with_grad):
+            loss = unpack(closure())[0]
+        if old is not None and old.data_ptr() == loss.data_ptr():
+            raise ClosureError(
+                "The closure returned a loss that was computed before it was called, so it cannot be evaluated anew: "
+                "compute the loss inside, optimizer.step(lambda: loss_fn(model(x), y))."
+            )
+        return loss.item()
     finally:
         _in_trial.reset(token)
 
@@ -63,7 +68,9 @@ def scalar(loss: object, name: str) -> Tensor:
             f"{name} must be a scalar tensor, but it is of type {type(loss).__name__}; "
             "a closure returns the loss, or the pair (loss, anything)."
         )
-    if loss.numel() != 1 or not loss.is_floating_point():
+    if loss.numel() == 1 and not loss.is_floating_point():
+        raise ClosureError(f"{name} must be a floating-point number, but its type is {loss.dtype}; convert it.")
+    if loss.numel() != 1:
         raise ClosureError(
             f"{name} must be a scalar tensor, but it has shape {tuple(loss.shape)} and type {loss.dtype}; "
             "reduce it to one number, for example with .mean()."

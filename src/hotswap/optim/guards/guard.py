@@ -45,10 +45,14 @@ class Guard:
         if self._random is None:
             self._survey(parameters)
         before = self._randomness.read() if self._random is None else self._random[0]
-        with self._shared_dropout():
-            yield
+        self._roots.in_step = True
+        try:
+            with self._shared_dropout():
+                yield
+        finally:
+            self._roots.in_step = False
         self._random = before, self._randomness.read()
-        self._after.read(self._parts.buffers(), self._before)
+        self._read_after(parameters)
 
     def start_here(self, parameters: list[Tensor]) -> None:
         """The step ends with what is there now, and so do its trials begin, unless a gradient pass was watched."""
@@ -56,7 +60,13 @@ class Guard:
             self._survey(parameters)
         now = self._randomness.read()
         self._random = now if self._random is None else self._random[0], now
-        self._after.read(self._parts.buffers(), self._before)
+        self._read_after(parameters)
+
+    def _read_after(self, parameters: list[Tensor]) -> None:
+        """A forward may have made modules, and first buffers of modules that had none."""
+        self._before.know_empty(self._parts.buffers())
+        self._parts = self._roots.parts(parameters, self._parts)
+        self._after.read(self._parts.buffers())
 
     def drop(self) -> None:
         """Forget a gradient pass that no step will come of."""
@@ -65,9 +75,7 @@ class Guard:
     def _survey(self, parameters: list[Tensor]) -> None:
         """What there is to look after."""
         self._randomness.survey({parameter.device for parameter in parameters})
-        roots = self._roots.of(parameters)
-        if not self._parts.is_current(roots):
-            self._parts = Parts(roots)
+        self._parts = self._roots.parts(parameters, self._parts)
         for replica in self._parts.replicas:  # as it would itself, in the forward to come
             if replica._join_config.enable:
                 raise UnsupportedError(
@@ -76,10 +84,11 @@ class Guard:
                 )
             if replica.will_sync_module_buffers():  # type: ignore[no-untyped-call]
                 replica._sync_buffers()  # type: ignore[no-untyped-call]
-        self._before.read(self._parts.buffers(), self._after)
+        self._before.read(self._parts.buffers())
 
     def trial(self) -> AbstractContextManager[object]:
         """Begin where the gradient pass began."""
+        self._roots.in_step = True
         if self._random is not None:
             self._randomness.write(self._random[0])
             self._before.write()
@@ -113,6 +122,7 @@ class Guard:
 
     def end(self) -> None:
         """Leave everything as the gradient pass left it, except that the parameters have moved."""
+        self._roots.in_step = False
         self._reshard()
         if self._random is not None:
             self._randomness.write(self._random[1])

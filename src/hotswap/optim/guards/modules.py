@@ -8,48 +8,80 @@ from collections.abc import Iterable, Iterator
 from operator import is_
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["Parts", "Roots", "same"]
+__all__ = ["Owner", "Parts", "Roots", "same"]
+
+Owner = dict[str, Tensor | None]
+"""Where a module's buffers live."""
 
 
 class Roots:
     """The outermost modules that hold any of the parameters, and one more that the user may name.
 
-    To look for them takes a walk over all objects that are alive, so it is done again only when the parameters are
-    others, or when somebody has put one of the modules into another.
+    To look for them takes a walk over all objects that are alive, so it is done once. Afterwards torch tells when one
+    of the modules is put into another, or one of the parameters into another module, and they are looked for again.
+    Not so within a step: a closure may well wrap the model every time, in something new. Modules are held weakly.
     """
 
-    _known: ClassVar[weakref.WeakSet[nn.Module]] = weakref.WeakSet()
-    _wrapped: ClassVar = 0
+    _all: ClassVar[weakref.WeakSet[Roots]] = weakref.WeakSet()
 
     def __init__(self, named: nn.Module | None) -> None:
         self.named = named
-        self._found_for: tuple[int, ...] = ()
-        self._modules: list[nn.Module] = []
+        self._modules: list[weakref.ref[nn.Module]] = []
+        self._parameters: tuple[int, ...] = ()
+        self._housed: set[int] = set()
+        self._inside: set[int] = set()
+        self.in_step = False
+        Roots._all.add(self)
 
-    def of(self, parameters: list[Tensor]) -> list[nn.Module]:
-        """They, as they are now."""
-        state = (Roots._wrapped, *map(id, parameters))
-        if state != self._found_for:
-            self._found_for = state
-            self._modules = roots_of(parameters)
-            if self.named is not None and not any(self.named is module for module in self._modules):
-                self._modules.append(self.named)
-            Roots._known.update(self._modules)
-        return self._modules
+    def parts(self, parameters: list[Tensor], known: Parts) -> Parts:
+        """What is inside them, as things are now: `known`, if nothing has changed."""
+        if tuple(map(id, parameters)) != self._parameters:
+            self._search(parameters)
+        roots = self._alive()
+        if known.is_current(roots):
+            return known
+        parts = Parts(roots)
+        if not self._housed <= parts.parameters():  # one was taken out
+            self._search(parameters)
+            parts = Parts(self._alive())
+        self._inside = parts.inside()
+        return parts
+
+    def _search(self, parameters: list[Tensor]) -> None:
+        found = roots_of(parameters)
+        self._parameters = tuple(map(id, parameters))
+        self._housed = Parts(found).parameters().intersection(self._parameters)
+        if self.named is not None and not any(self.named is module for module in found):
+            found.append(self.named)
+        self._modules = [weakref.ref(module) for module in found]
+
+    def _alive(self) -> list[nn.Module]:
+        return [module for ref in self._modules if (module := ref()) is not None]
 
     @classmethod
-    def notice(cls, _parent: nn.Module, _name: str, child: nn.Module | None) -> None:
-        """torch calls this whenever a module is put into another."""
-        if child is not None and cls._known and child in cls._known:
-            cls._wrapped += 1
+    def notice(cls, holder: nn.Module, _name: str, held: nn.Module | Tensor | None) -> None:
+        """torch calls this whenever a module or a parameter is put into a module."""
+        for roots in list(cls._all):
+            if id(holder) in roots._inside or not (id(held) in roots._inside or id(held) in roots._housed):
+                continue
+            if roots.in_step:
+                roots._inside.add(id(holder))
+                roots._modules.append(weakref.ref(holder))
+            else:
+                roots._parameters = ()
 
 
 register_module_module_registration_hook(Roots.notice)
+register_module_parameter_registration_hook(Roots.notice)
 
 
 def roots_of(parameters: Iterable[Tensor]) -> list[nn.Module]:
@@ -92,10 +124,12 @@ class Parts:
     """What a step has to look after inside some modules; walked through again only when something was exchanged."""
 
     def __init__(self, roots: list[nn.Module]) -> None:
-        self._roots, inside = list(roots), list(_inside(roots))
+        self._roots, inside = [weakref.ref(root) for root in roots], list(_inside(roots))
+        self._ids = set(map(id, inside))
         self._holders = [module._modules for module in inside]
         self._children = self._held()
-        self._buffers = [module._buffers for module in inside]
+        self._parameters = [module._parameters for module in inside if module._parameters]
+        self.places = [_buffers_of(module) for module in inside]
         self._recurrent = [module for module in inside if isinstance(module, nn.RNNBase)]
         self.sharded = [module for module in inside if isinstance(module, FSDPModule)]
         self.replicas = [module for module in inside if isinstance(module, DistributedDataParallel)]
@@ -105,15 +139,28 @@ class Parts:
 
     def is_current(self, roots: list[nn.Module]) -> bool:
         """Whether nothing was put into the modules, or taken out of them, since."""
-        return same(roots, self._roots) and same(self._held(), self._children)
+        return same(roots, [ref() for ref in self._roots]) and same(self._held(), self._children)
 
-    def buffers(self) -> list[dict[str, Tensor | None]]:
-        """Where buffers live."""
-        return [held for held in self._buffers if held]
+    def inside(self) -> set[int]:
+        """The ids of all modules."""
+        return set(self._ids)
+
+    def parameters(self) -> set[int]:
+        """The ids of all parameters."""
+        return {id(parameter) for held in self._parameters for parameter in held.values()}
+
+    def buffers(self) -> list[Owner]:
+        """Where buffers are."""
+        return [place for place in self.places if place]
 
     def private_dropout(self) -> bool:
         """Whether a recurrent network is on a GPU, whose masks cuDNN would draw from a generator of its own."""
         return any(map(_draws_privately, self._recurrent))
+
+
+def _buffers_of(module: nn.Module) -> Owner:
+    """A scripted module hands out its buffers, but not the place where they live."""
+    return dict(module.named_buffers(recurse=False)) if isinstance(module, torch.jit.ScriptModule) else module._buffers
 
 
 def same(things: list[Any], others: list[Any]) -> bool:

@@ -173,16 +173,27 @@ class Move(ABC):
 
     def forget(self) -> None:
         """Put the gradients of the start point back and let go of this step; buffers stay for the next one."""
+        self.show_gradients()
+        self._moving, self._unknown = [], False
+
+    def show_gradients(self) -> None:
+        """Put the gradients of the start point where they were found."""
         for moving in self._moving:
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient
-        self._moving, self._unknown = [], False
 
     def hide_gradients(self) -> None:
         """Take the gradients out of the way of a closure's own zero_grad and backward."""
         for moving in self._moving:
             for owner in moving.owners:
                 owner.grad = None
+
+    def refuse_infinite(self, parameters: list[Tensor]) -> None:
+        """Before gradients are changed: clipping would hide what is not finite."""
+        found = [local(p.grad) for p in parameters if p.grad is not None]
+        self._finite.ask([gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found])
+        self._unknown = True
+        self.check_gradients()
 
     def look_at_gradients(self) -> None:
         """Begin to find out whether all gradients are finite, without waiting for the device."""

@@ -43,10 +43,10 @@ class Exact(Move):
         for moving in self._moving:
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient.clone()  # a base may write into it
+        self._advanced = True  # before it has: an exception may come when it has
         with with_values(self.base, self.arms.values(arm), self.scale):
             self.base.step()
         self.hide_gradients()
-        self._advanced = True
 
     def back(self) -> None:
         """See `Move.back`; the base's state goes back too."""

@@ -218,17 +218,19 @@ class LinearMove(Scaled):
                     stand_ins += self._stand_ins(moving, room)
                     continue
                 if self._couples(moving.group):
-                    torch._foreach_copy_(room, moving.gradients)  # their own values wait there meanwhile
-                    torch._foreach_add_(moving.gradients, moving.origin, alpha=_decay(moving.group))
+                    torch._foreach_copy_(room, moving.gradients)
+                    torch._foreach_add_(room, moving.origin, alpha=_decay(moving.group))
+                    for owner, decayed in zip(moving.owners, room, strict=True):
+                        owner.grad = shared_like(owner, decayed)  # where the displacement will be
                 torch._foreach_zero_(moving.parameters)
             unit = {"lr": 1.0} | ({"weight_decay": 0.0} if "weight_decay" in self.base.defaults else {})
             with standing_in(self.base, owners, stand_ins), with_values(self.base, unit, lambda group: 1.0):
                 self.base.step()
         except BaseException:
-            self._return_gradients(rooms)
             self.back()
             raise
-        self._return_gradients(rooms)
+        finally:
+            self.show_gradients()
         self._segments = [self._segment(moving, room) for moving, room in zip(self._moving, rooms, strict=True)]
 
     def _stand_ins(self, moving: Moving, room: list[Tensor]) -> list[Tensor]:
@@ -254,11 +256,6 @@ class LinearMove(Scaled):
         """Whether the group's weight decay is part of the gradient."""
         decoupled = group.get("decoupled_weight_decay") or type(self.base) in DECOUPLED_BASES
         return bool(group.get("weight_decay")) and not decoupled
-
-    def _return_gradients(self, rooms: list[list[Tensor]]) -> None:
-        for moving, room in zip(self._moving, rooms, strict=True):
-            if self._couples(moving.group) and not moving.kind.rounded:
-                torch._foreach_copy_(moving.gradients, room)
 
     def advance(self) -> None:
         """See `Scaled.advance`: `prepare` has done it."""
