@@ -82,6 +82,9 @@ class HotSwap(Around):
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
     """
 
+    last_step: StepRecord | None
+    """What the latest step did."""
+
     def __init__(
         self,
         base_optimizer: Optimizer,
