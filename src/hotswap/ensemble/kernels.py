@@ -8,13 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache, wraps
+from importlib import import_module
 from importlib.util import find_spec
 from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["fused", "loss_and_slope", "mean_loss", "moved_loss"]
+__all__ = ["fused", "load_compiler", "loss_and_slope", "mean_loss", "moved_loss"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,6 +24,12 @@ T = TypeVar("T")
 def fused(function: Callable[P, T], like: Tensor) -> Callable[P, T]:
     """The function, compiled where `like` is on a GPU and there is a compiler for it."""
     return _compiled(function) if like.is_cuda and find_spec("triton") else function
+
+
+def load_compiler(device: torch.device) -> None:
+    """Import what `fused` will need: seconds that belong to the start of a process, and not to its first unit."""
+    if device.type == "cuda" and find_spec("triton"):
+        import_module("torch._inductor.compile_fx")
 
 
 @cache

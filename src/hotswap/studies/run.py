@@ -19,6 +19,7 @@ from hotswap._version import __version__
 from hotswap.data import Dataset
 from hotswap.ensemble import EpochTally, TrainingData
 from hotswap.ensemble.checkpoint import load_latest, save
+from hotswap.ensemble.kernels import load_compiler
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
 from hotswap.studies.build import Built, build, on_device
 from hotswap.studies.plan import Unit, plan
@@ -106,6 +107,7 @@ def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> TrainingData
     """The data on the device, and the precision in force."""
     device = device_named(options.device)
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    load_compiler(device)
     return on_device(data, study, device, torch.float64 if options.precision == "fp64" else torch.float32)
 
 
