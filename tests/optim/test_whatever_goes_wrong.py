@@ -119,3 +119,13 @@ def test_minibatches_whose_size_nobody_knows() -> None:
         hotswap.accumulate(loss, [SimpleNamespace(x=torch.ones(3))])
     batches = [UserDict(x=torch.ones(3)), UserDict(x=torch.ones(1))]
     assert hotswap.accumulate(loss, batches).weights == [0.75, 0.25]
+
+
+def test_a_rate_in_a_tensor_stays_the_users() -> None:
+    (a,) = parameters(1)
+    rate = torch.tensor(0.1)
+    optimizer = HotSwap(torch.optim.SGD([a], lr=rate), {"lr": [0.3, 0.1], "momentum": [0.0, 0.9]})
+    for _ in range(3):
+        optimizer.step(lambda: torch.sum(a**2))
+        assert optimizer.param_groups[0]["lr"] is rate
+        assert rate == torch.tensor(0.1)

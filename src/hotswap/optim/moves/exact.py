@@ -55,7 +55,7 @@ class Exact(Move):
             self.base.state.clear()
             self.base.state.update({parameter: _copied(state) for parameter, state in self._state.items()})
             for group, saved in zip(self.base.param_groups, self._groups, strict=True):
-                group.update(_copied(saved))  # some optimizers count their steps in the group
+                _restore(group, saved)  # some optimizers count their steps in the group
             self._advanced = False
 
     def commit(self, arm: int | None) -> None:
@@ -72,3 +72,12 @@ class Exact(Move):
 
 def _copied(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value.clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in state.items()}
+
+
+def _restore(group: Group, saved: Group) -> None:
+    """A tensor gets its value back and stays the same tensor: somebody may hold it."""
+    for name, value in saved.items():
+        if isinstance(value, Tensor) and isinstance(group.get(name), Tensor):
+            group[name].copy_(value)
+        else:
+            group[name] = deepcopy(value)
