@@ -536,3 +536,27 @@ def test_a_wrapper_that_was_dropped_is_let_go() -> None:
     optimizer.step(lambda: cross_entropy(net(x), y))
     gc.collect()
     assert [ref() for ref in gone] == [None, None]
+
+
+def test_a_module_made_in_the_first_of_several_gradient_passes_keeps_its_buffers() -> None:
+    net = MadeLate()
+    optimizer = HotSwapSGD(net.parameters())
+    losses = []
+    for x, y in (both := batches(2)):
+        with optimizer.gradient_pass():
+            losses.append(cross_entropy(net(x), y) / 2)
+            losses[-1].backward()
+    optimizer.step(trial_closure=lambda: sum(cross_entropy(net(x), y) / 2 for x, y in both), loss=sum(losses))
+    assert net.norm is not None
+    assert net.norm.num_batches_tracked == 2
+
+
+def test_wrappers_that_a_closure_makes_are_forgotten() -> None:
+    net = nn.Sequential(nn.Linear(5, 3))
+    optimizer = HotSwapSGD(net.parameters())
+    for x, y in batches(10):
+        optimizer.step(lambda x=x, y=y: cross_entropy(nn.Sequential(net, nn.Identity())(x), y))
+    gc.collect()
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    assert len(optimizer._guard._roots._modules) == 1

@@ -129,3 +129,19 @@ def test_a_rate_in_a_tensor_stays_the_users() -> None:
         optimizer.step(lambda: torch.sum(a**2))
         assert optimizer.param_groups[0]["lr"] is rate
         assert rate == torch.tensor(0.1)
+
+
+def test_a_bandit_that_fails_to_learn_comes_after_the_step() -> None:
+    """Weights and momentum have gone together by then, and stay together."""
+
+    class Broken(hotswap.DiscountedUCB):
+        def observe(self, *_: Any, **__: Any) -> Any:
+            raise KeyError("broken")
+
+    (a,) = parameters(1)
+    before = a.detach().clone()
+    optimizer = HotSwapSGD([a], lr=[0.1], momentum=0.9, bandit=Broken())
+    with pytest.raises(KeyError, match="broken"):
+        optimizer.step(lambda: torch.sum(a**2))
+    torch.testing.assert_close(optimizer.state[a]["momentum_buffer"], 2 * before)
+    torch.testing.assert_close(a.detach(), before - 0.1 * 2 * before)

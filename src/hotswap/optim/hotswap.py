@@ -237,21 +237,25 @@ class HotSwap(Around):
             self._move.refuse_infinite(self._parameters())
             self._clip(self._parameters(), start.exact)
         self._move.prepare(start.exact)
+        searches = any(self._move.scale(group) for group in self.param_groups)
+        proposal, bandit_state = self._propose()
         try:
-            if any(self._move.scale(group) for group in self.param_groups):
-                self._search_and_move(start)
+            if searches:
+                begun, arm, trials = self._search_and_move(start, proposal.item())
             else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
+                begun, arm, trials = 0, None, []
                 self._move.back()
                 self._move.check_gradients()
-                self._move.commit(None)
-                self._record(0, None, start, [])
+            self._move.commit(arm)
         except BaseException:
             self._move.back()
             raise
+        rewards = self._learn(bandit_state, start.to_beat, trials) if searches else ()
+        self._record(begun, arm, start, trials, rewards)
 
-    def _search_and_move(self, start: _Start) -> None:
-        proposal, bandit_state = self._propose()
-        walk = self.search.begin(proposal.item(), start.to_beat, arms=len(self.arms), row=self.arms.row)
+    def _search_and_move(self, start: _Start, proposal: int) -> tuple[int, int | None, list[tuple[int, float]]]:
+        """Where the walk began, the arm that the parameters are at now, and what was tried."""
+        walk = self.search.begin(proposal, start.to_beat, arms=len(self.arms), row=self.arms.row)
         trials: list[tuple[int, float]] = []
         self._move.hide_gradients()
         self._check_closure(start)
@@ -265,16 +269,13 @@ class HotSwap(Around):
             self._move.back()
         elif chosen != trials[-1][0]:
             self._move.to(chosen)
-        self._move.commit(chosen if chosen >= 0 else None)
-        rewards = self._learn(bandit_state, start.to_beat, trials)
-        self._record(walk.start, chosen if chosen >= 0 else None, start, trials, rewards)
+        return walk.start, chosen if chosen >= 0 else None, trials
 
     def _propose(self) -> tuple[Array, BanditState]:
         """Where to start from; known already, unless this is the first step or somebody has exchanged the bandit."""
-        known, self._proposed = self._proposed, None
-        if known is not None and known[0] is self.bandit:
-            return known[1:]
-        return self.bandit.propose(self._bandit_state)
+        if self._proposed is None or self._proposed[0] is not self.bandit:
+            self._proposed = (self.bandit, *self.bandit.propose(self._bandit_state))
+        return self._proposed[1:]
 
     def _judge(self, start: _Start, *, checks: bool = False) -> float:
         if start.judge_needs_grad:

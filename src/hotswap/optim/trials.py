@@ -42,14 +42,14 @@ def evaluate_trial(closure: Closure, *, with_grad: bool = False, old: Tensor | N
     """The closure's loss at the parameters as they are, called where gradients are disabled.
 
     `with_grad`: the closure insists on its own backward, so they are enabled for it. `old`: the loss of an evaluation
-    before; to be given it again, in the same memory, means that nothing was evaluated.
+    before; to be given it again, with its graph, where none is made, means that nothing was evaluated.
     """
     torch.clear_autocast_cache()  # it holds casts of the weights as they were before
     token = _in_trial.set(True)
     try:
         with torch.set_grad_enabled(with_grad):
             loss = unpack(closure())[0]
-        if old is not None and old.data_ptr() == loss.data_ptr():
+        if old is not None and loss.requires_grad and not with_grad and old.data_ptr() == loss.data_ptr():
             raise ClosureError(
                 "The closure returned a loss that was computed before it was called, so it cannot be evaluated anew: "
                 "compute the loss inside, optimizer.step(lambda: loss_fn(model(x), y))."

@@ -35,6 +35,7 @@ class Guard:
 
     def __init__(self, module: nn.Module | None = None) -> None:
         self._roots, self._parts = Roots(module), Parts([])
+        self._surveyed = self._parts  # before the gradient pass, which may make modules
         self._randomness = Randomness()
         self._random: tuple[list[Tensor], list[Tensor]] | None = None
         self._before, self._after = Page(), Page()
@@ -64,7 +65,7 @@ class Guard:
 
     def _read_after(self, parameters: list[Tensor]) -> None:
         """A forward may have made modules, and first buffers of modules that had none."""
-        self._before.know_empty(self._parts.buffers())
+        self._before.know_empty(self._surveyed.buffers())
         self._parts = self._roots.parts(parameters, self._parts)
         self._after.read(self._parts.buffers())
 
@@ -84,6 +85,7 @@ class Guard:
                 )
             if replica.will_sync_module_buffers():  # type: ignore[no-untyped-call]
                 replica._sync_buffers()  # type: ignore[no-untyped-call]
+        self._surveyed = self._parts
         self._before.read(self._parts.buffers())
 
     def trial(self) -> AbstractContextManager[object]:

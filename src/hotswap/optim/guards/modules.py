@@ -47,6 +47,8 @@ class Roots:
         if tuple(map(id, parameters)) != self._parameters:
             self._search(parameters)
         roots = self._alive()
+        if len(roots) < len(self._modules):  # wrappers that a closure made, and their ids, are gone
+            self._modules, self._inside = [weakref.ref(root) for root in roots], known.inside()
         if known.is_current(roots):
             return known
         parts = Parts(roots)
