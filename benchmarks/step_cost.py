@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
+from benchmarks.networks import Tagger, images, paper_network, tokens, wide_network
 from benchmarks.protections import protections
-from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
 
 
 @dataclass(frozen=True)
@@ -38,45 +38,11 @@ class Case:
     """The overhead to reach, where there is one."""
 
 
-class Tagger(nn.Module):
-    """A transformer encoder that classifies a short sequence of tokens: 23 M weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(4096, 512)
-        layer = nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
-        self.head = nn.Linear(512, 4096)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.head(self.encoder(self.embed(tokens)).mean(1))
-
-
-def images(size: int) -> tuple[Tensor, Tensor]:
-    """Made-up images whose labels a linear teacher gives, so that there is something to learn."""
-    x = 0.3 * torch.randn(size, 784)
-    return x, (x @ torch.randn(784, 10, generator=torch.Generator().manual_seed(1))).argmax(1)
-
-
-def tokens(size: int) -> tuple[Tensor, Tensor]:
-    x = torch.randint(0, 4096, (size, 8))
-    return x, x[:, 0]
-
-
-def paper_network() -> nn.Module:
-    return multilayer_perceptron((784, *PAPER_HIDDEN, 10), seed=0)
-
-
 CASES = (
     Case("paper's network, batch 64", paper_network, lambda: images(64), None),
     Case("paper's network, batch 512", paper_network, lambda: images(512), 1.15),
     Case("transformer, 23 M, batch 64", Tagger, lambda: tokens(64), 1.15),
-    Case(
-        "784-4096-4096-10, 20 M, batch 64",  # each weight is used once per image: the update weighs as much as it can
-        lambda: multilayer_perceptron((784, 4096, 4096, 10), seed=0),
-        lambda: images(64),
-        None,
-    ),
+    Case("784-4096-4096-10, 20 M, batch 64", wide_network, lambda: images(64), None),
 )
 
 

@@ -18,6 +18,7 @@ import pytest
 from hotswap.errors import StudyError
 from hotswap.studies import exchange
 from hotswap.studies.exchange import Origin, export, import_files, origin
+from hotswap.studies.extras import digest
 from hotswap.studies.families import NetworkSpec
 from hotswap.studies.plan import Unit, plan
 from hotswap.studies.spec import StudySpec
@@ -115,6 +116,63 @@ def test_two_halves_are_the_whole(tmp_path: Path) -> None:
         assert content(store)[:-1] == expected[:-1]
 
 
+def test_a_part_of_a_table(tmp_path: Path) -> None:
+    with make(tmp_path / "whole") as store:
+        file = export(store, tmp_path / "whole.parquet")[0]
+        expected = content(store)
+    with Store.create(tmp_path / "parts", study().select(algorithms=["ducb"]), precision="fp32") as store:
+        import_files(store, [file], algorithms=["ducb"])
+        assert set(store.metrics()["algorithm"]) == {"ducb"}
+        assert {unit.split("-")[0] for unit in store.provenance()} == {"ducb"}
+        assert {run.split("-")[0] for run in store.marks()} == {"ducb"}
+        import_files(store, [file], algorithms=["sgd"], batch_sizes=[10])
+        assert {run.rsplit("-lr")[0] for run in store.metrics()["run"]} >= {"sgd-b10"}
+        assert not store.metrics()["run"].str.startswith("sgd-b20").any()
+        import_files(store, [file])
+        assert content(store)[:-1] == expected[:-1]
+        before = content(store)
+        with pytest.raises(StudyError, match=r"nothing of what was asked for: its algorithms are ducb, sgd, its batch"):
+            import_files(store, [file], algorithms=["adadelta"])
+        assert content(store) == before
+
+
+def test_timings_come_along_with_a_folder(tmp_path: Path) -> None:
+    with make(tmp_path / "a") as store:
+        for name in ("timing", "curves"):
+            pd.DataFrame({"name": [name]}).to_parquet(store.folder / f"{name}.parquet")
+        with Store.create(store.folder / "singles", study(), precision="fp32", max_runs=1) as singles:
+            fill(singles, plan(study(), 1)[0])
+        export(store, tmp_path / "first")
+    with Store.create(tmp_path / "b", study(), precision="fp32") as copy:
+        import_files(copy, [tmp_path / "first"], algorithms=["ducb"])
+        import_files(copy, [tmp_path / "first"])
+        export(copy, tmp_path / "second")
+        for name in ("timing.parquet", "curves.parquet", "metrics.parquet"):
+            assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
+        singles = [json.loads((tmp_path / n / "provenance.json").read_text())["singles"] for n in ("first", "second")]
+        assert singles[0] == singles[1]
+        assert singles[0]
+        before = content(copy)
+        pd.DataFrame({"name": ["another"]}).to_parquet(copy.folder / "timing.parquet")
+        with pytest.raises(
+            StudyError, match=r"first/timing\.parquet is another table than .+b/timing\.parquet, which is"
+        ):
+            import_files(copy, [tmp_path / "first"])
+        export(copy, tmp_path / "third")
+        with (
+            Store.create(tmp_path / "d", study(), precision="fp32") as other,
+            pytest.raises(StudyError, match=r"third/timing\.parquet is another table than .+first/timing\.parquet"),
+        ):
+            import_files(other, [tmp_path / "first", tmp_path / "third"])
+        assert content(copy) == before
+    (tmp_path / "first" / "curves.parquet").write_bytes(b"")
+    with (
+        Store.create(tmp_path / "c", study(), precision="fp32") as other,
+        pytest.raises(StudyError, match=r"curves\.parquet is not as it was when provenance\.json was written"),
+    ):
+        import_files(other, [tmp_path / "first"])
+
+
 def test_a_longer_table_extends_a_study(tmp_path: Path) -> None:
     longer = study(epochs=20)
     with Store.create(tmp_path / "a", longer, precision="fp32") as store:
@@ -180,7 +238,7 @@ def signed(file: Path) -> None:
     path = file.with_name("x.provenance.json")
     document = json.loads(path.read_text())
     arms = file.with_name(f"x.arms{file.suffix}")
-    document["sha256"] = {"metrics": exchange._digest(file), "arms": exchange._digest(arms)}
+    document["sha256"] = {"metrics": digest(file), "arms": digest(arms)}
     path.write_text(json.dumps(document))
 
 
@@ -222,14 +280,17 @@ def overwrite(name: str, content: bytes) -> Callable[[Path], None]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no metrics": (lambda file: file.unlink(), r"x\.csv is missing; an export is three files, keep them together\."),
+    "no metrics": (
+        lambda file: file.unlink(),
+        r"x\.csv is missing; the files of an export belong together, keep them so\.",
+    ),
     "no arms": (
         lambda file: file.with_name("x.arms.csv").unlink(),
-        r"x\.arms\.csv is missing; an export is three files",
+        r"x\.arms\.csv is missing; the files of an export",
     ),
     "no provenance": (
         lambda file: file.with_name("x.provenance.json").unlink(),
-        r"x\.provenance\.json is missing; an export is three files",
+        r"x\.provenance\.json is missing; the files of an export",
     ),
     "edited": (lambda file: file.write_text(file.read_text() + "\n"), r"x\.csv is not as it was when x\.prov"),
     "binary": (overwrite("x.csv", bytes(range(256)) * 9), r"x\.csv cannot be read \(.+\)\."),

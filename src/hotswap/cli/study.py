@@ -189,8 +189,13 @@ def export(
 def import_(
     folder: StudyFolder,
     files: Annotated[list[Path], typer.Argument(help="Exported tables or folders.", metavar="FILE...")],
+    batch_size: Annotated[list[int] | None, typer.Option(help="Only this batch size; repeat for more.")] = None,
+    algorithm: Annotated[list[AlgorithmName] | None, typer.Option(help="Only this one; repeat for more.")] = None,
 ) -> None:
-    """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then."""
+    """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then.
+
+    Timings of single runs come along with a folder, if the study has none.
+    """
     need("pandas", "Importing reads tables")
     from hotswap.studies.exchange import import_files, origin
     from hotswap.studies.store import Store
@@ -199,7 +204,12 @@ def import_(
         first = origin(files[0])
         Store.create(folder, first.study, precision=first.precision, dtype=first.dtype).close()
     with Store.open(folder) as store:
-        added = import_files(store, files)
+        added = import_files(
+            store,
+            files,
+            algorithms=[name.value for name in algorithm] if algorithm else None,
+            batch_sizes=batch_size or None,
+        )
     out.print(f"{added} rows are new in {folder}.")
 
 

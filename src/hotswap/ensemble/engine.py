@@ -65,7 +65,7 @@ class Ensemble:
     def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone.
 
-        Where it is not `watched`, what costs time and does not change a result is left out: SGD's gradient norms.
+        Where it is not `watched`, what costs time and does not change a result is left out: gradient norms.
         A GPU may still be at work when this returns.
         """
         parts = self.ready()

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["fused", "load_compiler", "loss_and_slope", "mean_loss", "moved_loss"]
+__all__ = ["fused", "load_compiler", "loss_and_slope", "mean_loss", "moved_loss", "of_any_size"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +24,16 @@ T = TypeVar("T")
 def fused(function: Callable[P, T], like: Tensor) -> Callable[P, T]:
     """The function, compiled where `like` is on a GPU and there is a compiler for it."""
     return _compiled(function) if like.is_cuda and find_spec("triton") else function
+
+
+def of_any_size(*tensors: Tensor) -> None:
+    """Say that all sizes but the last will vary: a function is then compiled once for all, and not for each again.
+
+    For small tensors only: a kernel that knows its sizes is a little better.
+    """
+    for tensor in tensors:
+        if tensor.is_cuda:
+            torch._dynamo.maybe_mark_dynamic(tensor, list(range(max(1, tensor.dim() - 1))))
 
 
 def load_compiler(device: torch.device) -> None:

@@ -140,25 +140,37 @@ def _groups(momenta: Sequence[float]) -> list[Group]:
 class AdaDelta(Update):
     """Zeiler's AdaDelta, as torch has it."""
 
-    openings = frozenset({"step"})
+    openings = frozenset({"step", "watched step"})
 
     def __init__(self, model: Model, theta: Tensor, rho: float = 0.95, eps: float = 1e-6, lr: float = 1.0) -> None:
         super().__init__(model, theta)
         self.rho, self.eps, self.lr = rho, eps, lr
         self.squares, self.moves = torch.zeros_like(theta), torch.zeros_like(theta)
+        self.watched = True
+
+    def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
+        """See `Update.begin_epoch`."""
+        super().begin_epoch(epoch)
+        self.watched = watched
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
-        return {"step": self._step}
+        return {"step": self._step, "watched step": self._watched_step}
 
     def step(self, run: Callable[[str], None], number: int) -> None:
         """See `Update.step`."""
-        run("step")
+        run("watched step" if self.watched else "step")
 
     def _step(self, x: Tensor, y: Tensor) -> None:
+        self._move(self.model.gradient(self.theta, x, y).direction)
+
+    def _watched_step(self, x: Tensor, y: Tensor) -> None:
         direction = self.model.gradient(self.theta, x, y).direction
         self.tally.norm += torch.linalg.vector_norm(direction, dim=1)
         self.tally.norms += 1
+        self._move(direction)
+
+    def _move(self, direction: Tensor) -> None:
         fused(_adadelta, self.theta)(self.theta, self.squares, self.moves, direction, self.rho, self.eps, self.lr)
 
     def state(self) -> dict[str, Tensor]:
@@ -205,7 +217,7 @@ class Ducb(Update):
         blank = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         self.walk = search.begin(blank.long(), blank, arms=len(rates))
         self.walk = Walk(*(tensor.clone() for tensor in self.walk))  # no two of them the same storage
-        self.all_done = torch.zeros((), dtype=torch.bool, device=theta.device)
+        self.all_done = torch.zeros((), dtype=torch.bool, pin_memory=theta.is_cuda)  # the host's own
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
@@ -214,9 +226,15 @@ class Ducb(Update):
     def step(self, run: Callable[[str], None], number: int) -> None:
         """See `Update.step`."""
         run("begin")
-        while not self.all_done:
+        while not self._ended():
             run("more")
         run("end")
+
+    def _ended(self) -> bool:
+        """Whether every walk has: the answer was sent with the trials, and has only to be waited for."""
+        if self.theta.is_cuda:
+            torch.cuda.current_stream(self.theta.device).synchronize()
+        return bool(self.all_done)
 
     def _begin(self, x: Tensor, y: Tensor) -> None:
         gradient = self.model.gradient(self.theta, x, y)
@@ -234,7 +252,7 @@ class Ducb(Update):
         fused(_advance, self.theta)(
             self.bandit, self.search, self.reward, self.learned, self.walk, arms, losses, self.tally.trials
         )
-        self.all_done.copy_(self.walk.done.all())
+        self.all_done.copy_(self.walk.done.all(), non_blocking=True)
 
     def _end(self, x: Tensor, y: Tensor) -> None:
         assert self.at is not None  # a step begins before it ends

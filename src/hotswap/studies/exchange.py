@@ -15,17 +15,18 @@ The provenance is written last: whoever finds one whose checksums fit has all fi
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.files import replacing, write_text
+from hotswap.studies.extras import EXTRA, SINGLES, Extras, digest
+from hotswap.studies.families import listed
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow
 from hotswap.studies.spec import RunSpec, StudySpec
 from hotswap.studies.store import Store
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CURVE_COLUMNS",
-    "EXTRA",
-    "SINGLES",
     "TIMING_COLUMNS",
     "Origin",
     "export",
@@ -46,8 +45,6 @@ __all__ = [
     "table_paths",
 ]
 
-EXTRA = ("timing", "curves")  # tables that `hotswap study timing` leaves in a study's folder
-SINGLES = "singles"  # where in it the single runs live
 CURVE_COLUMNS = METRIC_COLUMNS  # a single run's row is a run's row
 TIMING_COLUMNS = {
     "algorithm": "str",
@@ -61,6 +58,7 @@ TIMING_COLUMNS = {
     "torch": "str",
 }
 _FORMAT = 1
+_BELONG = "the files of an export belong together, keep them so"
 _RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
 
 
@@ -84,6 +82,37 @@ class _Export:
     arms: tuple[ArmCount, ...]
     marks: dict[str, dict[str, Any]]
     provenance: dict[str, list[dict[str, Any]]]
+    extras: Extras
+
+    def only(self, algorithms: Collection[str] | None, batch_sizes: Collection[int] | None) -> _Export:
+        """The part with these; what is None stays whole."""
+        if algorithms is None and batch_sizes is None:
+            return self
+        parts = []
+        for spec in self.specs:
+            names = [name for name in spec.algorithms if algorithms is None or name in algorithms]
+            sizes = [size for size in spec.batch_sizes if batch_sizes is None or size in batch_sizes]
+            parts += [spec.select(algorithms=names, batch_sizes=sizes)] if names and sizes else []
+        if not parts:
+            raise StudyError(
+                f"{self.file} has nothing of what was asked for: its algorithms are "
+                f"{listed(sorted({name for spec in self.specs for name in spec.algorithms}))}, its batch sizes "
+                f"{listed(sorted({size for spec in self.specs for size in spec.batch_sizes}))}."
+            )
+        units = {f"{name}-b{size}" for spec in parts for name in spec.algorithms for size in spec.batch_sizes}
+        return replace(
+            self,
+            specs=tuple(parts),
+            metrics=tuple(row for row in self.metrics if _unit_of(row["run"]) in units),
+            arms=tuple(count for count in self.arms if _unit_of(count[0]) in units),
+            marks={run: mark for run, mark in self.marks.items() if _unit_of(run) in units},
+            provenance={unit: finishes for unit, finishes in self.provenance.items() if _unit_of(unit) in units},
+        )
+
+
+def _unit_of(name: str) -> str:
+    """The algorithm and the batch size, with which the names of runs and units begin: `sgd-b64`."""
+    return "-".join(name.split("-")[:2])
 
 
 def export(store: Store, file: Path | str) -> tuple[Path, ...]:
@@ -95,8 +124,7 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
         StudyError: The file's ending is neither `.parquet` nor `.csv` nor none, or it cannot be written.
     """
     metrics, arms, provenance = paths = table_paths(Path(file))
-    extra = {name: store.folder / f"{name}.parquet" for name in EXTRA} if _is_folder(Path(file)) else {}
-    extra = {name: path for name, path in extra.items() if path.is_file()}
+    extras = Extras.of(store.folder) if _is_folder(Path(file)) else Extras()
     with store.transaction():  # all of one moment, whoever else is recording
         frames = (store.metrics(), store.arms())
         document = {
@@ -115,14 +143,13 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
             with replacing(path) as part:
                 _write(frame, part)
         written = {"metrics": metrics, "arms": arms}
-        for name, source in extra.items():
+        for name, source in extras.tables.items():
             written[name] = metrics.with_name(source.name)
             with replacing(written[name]) as part:
                 part.write_bytes(source.read_bytes())
-        document["sha256"] = {name: _digest(path) for name, path in written.items()}
-        if "curves" in extra:
-            with Store.open(store.folder / SINGLES) as singles:
-                document["singles"] = singles.provenance()
+        document["sha256"] = {name: digest(path) for name, path in written.items()}
+        if extras.singles is not None:
+            document[SINGLES] = extras.singles
         write_text(provenance, json.dumps(document, indent=1, sort_keys=True) + "\n")
     except OSError as error:
         raise StudyError(f"{file} cannot be written ({error.strerror}); the study itself is untouched.") from error
@@ -138,19 +165,34 @@ def origin(file: Path | str) -> Origin:
     return _origin(Path(file), _document(Path(file)))
 
 
-def import_files(store: Store, files: Iterable[Path | str]) -> int:
+def import_files(
+    store: Store,
+    files: Iterable[Path | str],
+    *,
+    algorithms: Collection[str] | None = None,
+    batch_sizes: Collection[int] | None = None,
+) -> int:
     """Merge exported tables into a study, or nothing if anything contradicts; return how many rows are new.
 
-    The study grows by what the tables' own study covers beyond it. Where the same run and epoch is there already, all
-    but `seconds` must be equal, and what is there stays.
+    The study grows by what the tables' own study covers beyond it, or by the part of it with these algorithms and
+    batch sizes. Where the same run and epoch is there already, all but `seconds` must be equal, and what is there
+    stays. Timings of single runs come along with a folder.
 
     Raises:
         StudyError: A file is missing, unreadable or not as it was written; it is of another study or precision; it has
             a run that is not in the study, or another value for the same run and epoch.
     """
-    exports = [_load(Path(file)) for file in files]
+    exports = [_load(Path(file)).only(algorithms, batch_sizes) for file in files]
+    known = [Extras.of(store.folder)]
+    for item in exports:
+        for extras in known:
+            item.extras.check(extras)
+        known.append(item.extras)
     with store.transaction():
-        return sum(_merge(store, item) for item in exports)
+        added = sum(_merge(store, item) for item in exports)
+    for item in exports:
+        item.extras.copy_to(store.folder)
+    return added
 
 
 # Merging.
@@ -251,10 +293,11 @@ def _load(file: Path) -> _Export:
     metrics, arms, _ = table_paths(file)
     document = _document(file)
     source = _origin(file, document)
-    for path, name in ((metrics, "metrics"), (arms, "arms")):
+    extra = {name: metrics.with_name(f"{name}.parquet") for name in EXTRA if name in document["sha256"]}
+    for name, path in {"metrics": metrics, "arms": arms, **extra}.items():
         if not path.is_file():
-            raise StudyError(f"{path} is missing; an export is three files, keep them together.")
-        if _digest(path) != document["sha256"].get(name):
+            raise StudyError(f"{path} is missing; {_BELONG}.")
+        if digest(path) != document["sha256"].get(name):
             raise StudyError(f"{path} is not as it was when {table_paths(file)[2].name} was written; export it again.")
     rows = read_rows(metrics, METRIC_COLUMNS)
     if len({(row["run"], row["epoch"]) for row in rows}) < len(rows):
@@ -264,7 +307,8 @@ def _load(file: Path) -> _Export:
         specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
     except (HotSwapError, TypeError, ValueError) as error:
         raise _unreadable(table_paths(file)[2], error) from error
-    return _Export(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"])
+    extras = Extras(extra, document.get(SINGLES) if "curves" in extra else None)
+    return _Export(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"], extras)
 
 
 def _document(file: Path) -> dict[str, Any]:
@@ -273,7 +317,7 @@ def _document(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise StudyError(f"{path} is missing; an export is three files, keep them together.") from error
+        raise StudyError(f"{path} is missing; {_BELONG}.") from error
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
@@ -384,8 +428,3 @@ def _write(frame: pd.DataFrame, path: Path) -> None:
         frame.to_csv(path, index=False, lineterminator="\n")
     else:
         frame.to_parquet(path, index=False, compression="zstd")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

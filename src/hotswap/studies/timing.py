@@ -20,7 +20,7 @@ from hotswap.ensemble.checkpoint import Checkpoint, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.build import build
-from hotswap.studies.exchange import SINGLES
+from hotswap.studies.extras import SINGLES
 from hotswap.studies.families import SgdFamily
 from hotswap.studies.plan import Unit
 from hotswap.studies.run import Listener, RunOptions, milestones, run_study, set_up

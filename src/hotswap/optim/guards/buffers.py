@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedBuffer
 
+from hotswap.errors import UnsupportedError
 from hotswap.optim.guards.modules import Owner, same
 
 __all__ = ["Page"]
@@ -31,6 +32,8 @@ class Page:
     """What was in each place."""
     _groups: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)
     """Tensors of one kind, and copies of them."""
+    _sizes: list[list[torch.Size]] = field(default_factory=list)
+    """Theirs."""
     _large: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Tables and masks with copies. They are written to only where they have changed: other graphs may hold them."""
     _empty: bool = False
@@ -45,9 +48,9 @@ class Page:
     def _read(self, owners: list[Owner]) -> None:
         names, tensors = _contents(owners)
         if not (same(tensors, self._tensors) and names == self._names and same(owners, self._owners) and self._fits()):
+            self._lay_out(names, tensors)
             self._owners, self._counts = list(owners), [len(owner) for owner in owners]
             self._names, self._tensors = names, tensors
-            self._lay_out()
         for group, copies in self._groups:
             torch._foreach_copy_(copies, group)
         for tensor, copy in self._large:
@@ -55,15 +58,24 @@ class Page:
 
     def _fits(self) -> bool:
         """A buffer may have got another size, or its first values."""
-        sizes = (all(map(Tensor.is_same_size, group, copies)) for group, copies in self._groups)
-        return not self._empty and all(sizes) and all(tensor.is_same_size(copy) for tensor, copy in self._large)
+        sizes = ([tensor.shape for tensor in group] for group, _ in self._groups)
+        return (
+            not self._empty
+            and list(sizes) == self._sizes
+            and all(tensor.is_same_size(copy) for tensor, copy in self._large)
+        )
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, names: list[str], tensors: list[Tensor | None]) -> None:
         groups: dict[object, list[Tensor]] = {}
         self._large, self._empty = [], False
-        for tensor in self._tensors:
+        for name, tensor in zip(names, tensors, strict=True):
             if type(tensor) is UninitializedBuffer:
                 self._empty = True
+            elif tensor is not None and tensor.is_nested:
+                raise UnsupportedError(
+                    f"The buffer {name!r} is a nested tensor, of which no copy can be kept to go back to; keep it as "
+                    "an attribute that is no buffer, or as several tensors."
+                )
             elif tensor is None or _cannot_be_written(tensor):
                 continue
             elif tensor.numel() > LARGE and tensor.layout is torch.strided:
@@ -71,6 +83,7 @@ class Page:
             else:
                 groups.setdefault((type(tensor), tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
         self._groups = [(group, [torch.empty_like(tensor) for tensor in group]) for group in groups.values()]
+        self._sizes = [[tensor.shape for tensor in group] for group in groups.values()]
 
     def know_empty(self, owners: list[Owner]) -> None:
         """Owners that are not on this page had no buffers when it was read, and have none when it is written."""

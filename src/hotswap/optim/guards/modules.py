@@ -128,7 +128,8 @@ class Parts:
     def __init__(self, roots: list[nn.Module]) -> None:
         self._roots, inside = [weakref.ref(root) for root in roots], list(_inside(roots))
         self._ids = set(map(id, inside))
-        self._holders = [module._modules for module in inside]
+        self._holders = [module._modules for module in inside if module._modules]
+        self._leaves = [module._modules for module in inside if not module._modules]
         self._children = self._held()
         self._parameters = [module._parameters for module in inside if module._parameters]
         self.places = [_buffers_of(module) for module in inside]
@@ -141,7 +142,9 @@ class Parts:
 
     def is_current(self, roots: list[nn.Module]) -> bool:
         """Whether nothing was put into the modules, or taken out of them, since."""
-        return same(roots, [ref() for ref in self._roots]) and same(self._held(), self._children)
+        return (
+            same(roots, [ref() for ref in self._roots]) and not any(self._leaves) and same(self._held(), self._children)
+        )
 
     def inside(self) -> set[int]:
         """The ids of all modules."""

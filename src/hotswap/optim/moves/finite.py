@@ -46,10 +46,21 @@ class FiniteCheck:
     _asked: list[OnGpu] = field(default_factory=list)
     _rest: list[Tensor] = field(default_factory=list)
     _norms: tuple[Tensor, ...] = ()
+    _varied: bool = False
+    """Gradients are known to be of several devices or types, or one was expanded."""
 
     def ask(self, gradients: list[Tensor]) -> None:
         """Begin to find out."""
-        self._asked, self._rest = [], []
+        self._asked, self._rest, self._norms = [], [], ()
+        if gradients and not self._varied and gradients[0].is_cuda:
+            gpu = self._gpu(gradients[0].device)
+            if gpu.ask(gradients):
+                self._asked = [gpu]
+                return
+            self._varied = True
+        self._sort(gradients)
+
+    def _sort(self, gradients: list[Tensor]) -> None:
         devices, types = ({getattr(g, name) for g in gradients} for name in ("device", "dtype"))
         for device in devices:
             here = [g for g in gradients if g.device == device] if len(devices) > 1 else gradients
