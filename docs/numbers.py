@@ -12,9 +12,9 @@ hold a few words:
 
     The paper's study has <!-- numbers: runs -->1,110<!-- /numbers --> runs.
 
-Measured numbers come from `results/paper`, through the functions that the report uses, and from `results/benchmarks`,
-which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. The list of commands comes from
-the command line itself and the notebook's page from the notebook.
+Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
+`results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. The list of
+commands comes from the command line itself and the notebook's page from the notebook.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ sys.path[0] = str(Path(__file__).parent / "parts")  # and not docs: the standard
 from benchmarked import BLOCKS as BENCHMARKED  # noqa: E402
 from extracts import commands, notebook  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
+from precision import BLOCKS as PRECISION  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
 BLOCKS: dict[str, Callable[[], str]] = {
     **MEASURED,
     **BENCHMARKED,
+    **PRECISION,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
 }

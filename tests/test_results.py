@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from hotswap.report import load_results
+from hotswap.report import judge, load_results
 from hotswap.report.origin import origin_of
 from hotswap.studies import PAPER, plan
 from hotswap.studies.exchange import import_files, origin
@@ -108,6 +108,19 @@ def test_curves_are_of_the_twelve_runs_of_figure_2(merged: Path) -> None:
     for _, run in curves.groupby("run"):
         assert run.sort_values("epoch")["epoch"].to_list() == list(PAPER.recorded_epochs())
         assert run.sort_values("epoch")["seconds"].is_monotonic_increasing
+
+
+def test_no_verdict_hangs_on_the_precision() -> None:
+    """AdaDelta and DUCB were trained in full precision as well."""
+    folder = Path(__file__).parents[1] / "results" / "fp32"
+    paper = load_results(shipped())
+    adaptive = load_results(folder / "adaptive.parquet")
+    assert adaptive.last_epoch == PAPER.epochs
+    assert {finish["precision"] for done in adaptive.units.values() for finish in done} == {"fp32"}
+    assert sorted(adaptive.metrics["run"].unique()) == sorted(r.id for r in PAPER.runs() if r.algorithm != "sgd")
+    mixed = paper.with_runs_of(adaptive)
+    assert not mixed.metrics.equals(paper.metrics)
+    assert [claim.verdict for claim in judge(mixed)] == [claim.verdict for claim in judge(paper)]
 
 
 def test_the_wheel_brings_them_along(tmp_path: Path) -> None:

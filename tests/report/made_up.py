@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from hotswap.report.results import Results
-from hotswap.studies.exchange import TIMING_COLUMNS
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
+from hotswap.studies.tables import TIMING_COLUMNS
 
 LAST = 500
 

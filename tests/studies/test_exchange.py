@@ -216,7 +216,7 @@ def test_a_failed_export_leaves_the_one_before(tmp_path: Path, monkeypatch: pyte
         before = {path.name: path.read_bytes() for path in file.parent.iterdir()}
         fill(store, units(study())["sgd-b10"])
         with monkeypatch.context() as patch:
-            patch.setattr(exchange, "_write", full)
+            patch.setattr(exchange, "write_table", full)
             with pytest.raises(
                 StudyError, match=r"x.csv cannot be written \(No space left on device\); the study itself"
             ):

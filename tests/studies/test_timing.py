@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 from hotswap.cli import app
 from hotswap.data import load_digits
 from hotswap.errors import StudyError
+from hotswap.studies import timing
+from hotswap.studies.build import build
 from hotswap.studies.exchange import export
-from hotswap.studies.run import RunOptions, milestones, run_study
+from hotswap.studies.plan import plan
+from hotswap.studies.run import RunOptions, milestones, run_study, set_up
 from hotswap.studies.store import Store
 from hotswap.studies.timing import best_sgd, time_minibatches
 from tests.studies.test_run import TOY, Quiet
@@ -37,7 +40,24 @@ def test_milestones() -> None:
     assert milestones(1) == (1,)
 
 
-def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path) -> None:
+def test_short_epochs_are_timed_again_and_again_from_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = SMALL.select(algorithms=["ducb"], seeds=1)
+    held = set_up(study, load_digits(), RunOptions())
+    ensemble = build(study, plan(study)[0], held).ensemble
+    for epoch in range(2):
+        ensemble.train_epoch(epoch)
+    now = iter(range(0, 10**6))  # a look at the clock takes a second, and an epoch as long
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(timing, "SECONDS", 7)
+    timed = list(timing._timed_epochs(ensemble, 2))
+    assert [taken for taken, _ in timed] == [1] * 7
+    assert len({trials for _, trials in timed}) == 1  # all of them the same epoch
+    monkeypatch.setattr(timing, "SECONDS", 0)
+    assert len(list(timing._timed_epochs(ensemble, 2))) == timing.REPEATS
+
+
+def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "SECONDS", 0)
     done = CliRunner().invoke(app, ["study", "timing", str(finished)])
     assert done.exit_code == 0, done.output
     bundle = tmp_path / "bundle"
@@ -49,14 +69,14 @@ def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path) -> None
     provenance = json.loads((bundle / "provenance.json").read_text(encoding="utf-8"))
     assert set(provenance["sha256"]) == {"metrics", "arms", "timing", "curves"}
     assert "ducb-b64" in provenance["singles"]
-    timing = pd.read_parquet(bundle / "timing.parquet")
-    assert len(timing) == 2 * (1 + 1 + 3)
-    assert (timing["milliseconds"] > 0).all()
-    ducb = timing[timing["algorithm"] == "ducb"]
+    table = pd.read_parquet(bundle / "timing.parquet")
+    assert len(table) == 2 * (1 + 1 + 3)
+    assert (table["milliseconds"] > 0).all()
+    ducb = table[table["algorithm"] == "ducb"]
     assert sorted(set(ducb["epoch"])) == [1, 3, 5]
     assert (ducb["trials"] >= 1).all()
-    steps = 640 // timing["batch_size"]
-    assert (timing["seconds"] * 1e3 / steps).tolist() == pytest.approx(timing["milliseconds"].tolist())
+    steps = 640 // table["batch_size"]
+    assert (table["seconds"] * 1e3 / steps).tolist() == pytest.approx(table["milliseconds"].tolist())
 
     curves = pd.read_parquet(bundle / "curves.parquet")
     assert {"ducb-b64-s0", "ducb-b128-s0", "adadelta-b64-s0", "adadelta-b128-s0"} <= set(curves["run"])

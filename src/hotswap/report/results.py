@@ -15,13 +15,13 @@ from typing import Any
 import pandas as pd
 
 from hotswap.errors import HotSwapError, StudyError
-from hotswap.studies.exchange import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.extras import SINGLES
 from hotswap.studies.families import DucbFamily
 from hotswap.studies.results import shipped
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
 from hotswap.studies.spec import StudySpec
 from hotswap.studies.store import Store
+from hotswap.studies.tables import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
 
 __all__ = ["Results", "load_results"]
 

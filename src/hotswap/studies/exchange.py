@@ -14,10 +14,8 @@ The provenance is written last: whoever finds one whose checksums fit has all fi
 
 from __future__ import annotations
 
-import csv
 import json
-import operator
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,33 +28,18 @@ from hotswap.studies.families import listed
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow
 from hotswap.studies.spec import RunSpec, StudySpec
 from hotswap.studies.store import Store
+from hotswap.studies.tables import is_folder, read_rows, table_paths, unreadable, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "CURVE_COLUMNS",
-    "TIMING_COLUMNS",
     "Origin",
     "export",
     "import_files",
     "origin",
-    "read_rows",
-    "table_paths",
 ]
 
-CURVE_COLUMNS = METRIC_COLUMNS  # a single run's row is a run's row
-TIMING_COLUMNS = {
-    "algorithm": "str",
-    "batch_size": "int64",
-    "epoch": "int64",
-    "milliseconds": "float64",
-    "seconds": "float64",
-    "trials": "float64",
-    "device": "str",
-    "precision": "str",
-    "torch": "str",
-}
 _FORMAT = 1
 _BELONG = "the files of an export belong together, keep them so"
 _RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
@@ -124,7 +107,7 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
         StudyError: The file's ending is neither `.parquet` nor `.csv` nor none, or it cannot be written.
     """
     metrics, arms, provenance = paths = table_paths(Path(file))
-    extras = Extras.of(store.folder) if _is_folder(Path(file)) else Extras()
+    extras = Extras.of(store.folder) if is_folder(Path(file)) else Extras()
     with store.transaction():  # all of one moment, whoever else is recording
         frames = (store.metrics(), store.arms())
         document = {
@@ -141,7 +124,7 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
         metrics.parent.mkdir(parents=True, exist_ok=True)
         for path, frame in zip(paths, frames, strict=False):
             with replacing(path) as part:
-                _write(frame, part)
+                write_table(frame, part)
         written = {"metrics": metrics, "arms": arms}
         for name, source in extras.tables.items():
             written[name] = metrics.with_name(source.name)
@@ -306,7 +289,7 @@ def _load(file: Path) -> _Export:
     try:
         specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
     except (HotSwapError, TypeError, ValueError) as error:
-        raise _unreadable(table_paths(file)[2], error) from error
+        raise unreadable(table_paths(file)[2], error) from error
     extras = Extras(extra, document.get(SINGLES) if "curves" in extra else None)
     return _Export(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"], extras)
 
@@ -319,19 +302,19 @@ def _document(file: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise StudyError(f"{path} is missing; {_BELONG}.") from error
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise StudyError(f"{path} is not a provenance that this hotswap knows; export it again, or update hotswap.")
     kinds = {"study": dict, "specs": list, "units": dict, "runs": dict, "sha256": dict}
     for key, kind in {**kinds, "fingerprint": str, "precision": str, "dtype": str}.items():
         if not isinstance(document.get(key), kind):
-            raise _unreadable(path, f"{key} is missing")
+            raise unreadable(path, f"{key} is missing")
     if not all(_is_mark(mark) for mark in document["runs"].values()):
-        raise _unreadable(path, "runs has something else than numbers")
+        raise unreadable(path, "runs has something else than numbers")
     if not all(
         isinstance(item, list) and all(isinstance(x, dict) for x in item) for item in document["units"].values()
     ):
-        raise _unreadable(path, "units has something else than lists of what finished them")
+        raise unreadable(path, "units has something else than lists of what finished them")
     return document
 
 
@@ -349,82 +332,12 @@ def _origin(file: Path, document: Mapping[str, Any]) -> Origin:
     try:
         study = StudySpec.from_dict(document["study"])
     except (HotSwapError, TypeError, ValueError) as error:
-        raise _unreadable(table_paths(file)[2], error) from error
+        raise unreadable(table_paths(file)[2], error) from error
     if study.fingerprint() != document["fingerprint"]:
-        raise _unreadable(table_paths(file)[2], "its fingerprint is not that of its study")
+        raise unreadable(table_paths(file)[2], "its fingerprint is not that of its study")
     return Origin(study, document["precision"], document["dtype"])
-
-
-def read_rows(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Read the rows of a table: these columns, as Python's own types, and no others."""
-    import pyarrow as pa  # noqa: PLC0415 (training needs none)
-
-    try:
-        found = _csv(path) if path.suffix == ".csv" else _parquet(path)
-        missing = [name for name in columns if name not in found]
-        if not missing:
-            values = [[_AS[kind](value) for value in found[name]] for name, kind in columns.items()]
-            return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-    except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-    raise StudyError(f"{path} cannot be read (it lacks the column {missing[0]}).")
-
-
-def _csv(path: Path) -> dict[str, list[Any]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        names, *rows = list(csv.reader(stream, strict=True)) or [[]]
-    columns = zip(*rows, strict=True) if rows else [() for _ in names]
-    return {name: list(column) for name, column in zip(names, columns, strict=True)}
-
-
-def _parquet(path: Path) -> dict[str, list[Any]]:
-    import pyarrow.parquet as pq  # noqa: PLC0415 (training needs none)
-
-    # As bare lists: types that a file defines for itself, and could bring code along with, are not looked at.
-    with pq.ParquetFile(path) as file:
-        table = file.read()
-    return {name: table.column(name).to_pylist() for name in table.column_names}
-
-
-def _float(value: str | float | None) -> float:
-    """Read a number; an empty cell is NaN. Python's own reading gives back the very number that was written."""
-    return float("nan") if value is None or value == "" else float(value)
-
-
-def _whole(value: str | int) -> int:
-    return int(value) if isinstance(value, str) else operator.index(value)
-
-
-_AS: dict[str, Callable[[Any], Any]] = {"str": str, "int64": _whole, "float64": _float}
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = frame.to_dict("records")
     return records
-
-
-def _unreadable(path: Path, why: object) -> StudyError:
-    return StudyError(f"{path} cannot be read ({' '.join(str(why).split())}).")
-
-
-# Writing.
-
-
-def _is_folder(file: Path) -> bool:
-    return file.suffix == "" or file.is_dir()
-
-
-def table_paths(file: Path) -> tuple[Path, Path, Path]:
-    """Where an export of that name has its metrics, its arms and its provenance."""
-    if _is_folder(file):
-        return file / "metrics.parquet", file / "arms.parquet", file / "provenance.json"
-    if file.suffix not in {".parquet", ".csv"}:
-        raise StudyError(f"{file} ends in neither .parquet nor .csv; choose one of them, or a folder's name.")
-    return file, file.with_name(f"{file.stem}.arms{file.suffix}"), file.with_name(f"{file.stem}.provenance.json")
-
-
-def _write(frame: pd.DataFrame, path: Path) -> None:
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False, lineterminator="\n")
-    else:
-        frame.to_parquet(path, index=False, compression="zstd")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TimingRow", "best_sgd", "single_runs", "time_minibatches", "write_table"]
 
-REPEATS = 3  # epochs that are timed, after one that warms up; the median counts
+REPEATS, SECONDS = 3, 1.0  # at least so many epochs are timed, for at least so long; the median counts
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _time(
         row = checkpoint.notes["runs"].index(run.id)
         for name, tensor in ensemble.update.state().items():
             tensor.copy_(checkpoint.tensors[name][row : row + 1])
-    timed = [_timed_epoch(ensemble, epoch + number) for number in range(1 + REPEATS)][1:]
+    timed = list(_timed_epochs(ensemble, epoch))
     seconds = statistics.median(taken for taken, _ in timed)
     device = held.train_x.device
     return TimingRow(
@@ -115,13 +115,25 @@ def _time(
     )
 
 
-def _timed_epoch(ensemble: Ensemble, epoch: int) -> tuple[float, float]:
-    """Seconds that an epoch of one run took, and its trials per step."""
-    ensemble.wait()
-    began = time.perf_counter()
-    ensemble.train_epoch(epoch, watched=False)
-    ensemble.wait()
-    return time.perf_counter() - began, ensemble.tally().trials[0]
+def _timed_epochs(ensemble: Ensemble, epoch: int) -> Iterator[tuple[float, float]]:
+    """Seconds that an epoch of one run took, and its trials per step, again and again from the same weights.
+
+    Epochs of large minibatches take a hundredth of a second, too little for a few of them to say anything.
+    """
+    state = ensemble.update.state()
+    start = {name: tensor.clone() for name, tensor in state.items()}
+    ensemble.train_epoch(epoch, watched=False)  # warms up
+    repeats, spent = 0, 0.0
+    while repeats < REPEATS or spent < SECONDS:
+        for name, tensor in state.items():
+            tensor.copy_(start[name])
+        ensemble.wait()
+        began = time.perf_counter()
+        ensemble.train_epoch(epoch, watched=False)
+        ensemble.wait()
+        taken = time.perf_counter() - began
+        repeats, spent = repeats + 1, spent + taken
+        yield taken, ensemble.tally().trials[0]
 
 
 def _kept(store: Store, run: RunSpec, epoch: int) -> Checkpoint | None:

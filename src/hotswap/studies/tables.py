@@ -1,0 +1,100 @@
+"""Tables as files: which columns they have, where they lie, how they are read and written."""
+
+from __future__ import annotations
+
+import csv
+import operator
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotswap.errors import StudyError
+from hotswap.studies.rows import METRIC_COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CURVE_COLUMNS", "TIMING_COLUMNS", "is_folder", "read_rows", "table_paths", "unreadable", "write_table"]
+
+CURVE_COLUMNS = METRIC_COLUMNS  # a single run's row is a run's row
+TIMING_COLUMNS = {
+    "algorithm": "str",
+    "batch_size": "int64",
+    "epoch": "int64",
+    "milliseconds": "float64",
+    "seconds": "float64",
+    "trials": "float64",
+    "device": "str",
+    "precision": "str",
+    "torch": "str",
+}
+
+
+def is_folder(file: Path) -> bool:
+    """Whether a name is that of a folder, with everything in it."""
+    return file.suffix == "" or file.is_dir()
+
+
+def table_paths(file: Path) -> tuple[Path, Path, Path]:
+    """Where an export of that name has its metrics, its arms and its provenance."""
+    if is_folder(file):
+        return file / "metrics.parquet", file / "arms.parquet", file / "provenance.json"
+    if file.suffix not in {".parquet", ".csv"}:
+        raise StudyError(f"{file} ends in neither .parquet nor .csv; choose one of them, or a folder's name.")
+    return file, file.with_name(f"{file.stem}.arms{file.suffix}"), file.with_name(f"{file.stem}.provenance.json")
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write it in the format that the ending names."""
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False, lineterminator="\n")
+    else:
+        frame.to_parquet(path, index=False, compression="zstd")
+
+
+def read_rows(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Read the rows of a table: these columns, as Python's own types, and no others."""
+    import pyarrow as pa  # noqa: PLC0415 (training needs none)
+
+    try:
+        found = _csv(path) if path.suffix == ".csv" else _parquet(path)
+        missing = [name for name in columns if name not in found]
+        if not missing:
+            values = [[_AS[kind](value) for value in found[name]] for name, kind in columns.items()]
+            return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException) as error:
+        raise unreadable(path, error) from error
+    raise StudyError(f"{path} cannot be read (it lacks the column {missing[0]}).")
+
+
+def _csv(path: Path) -> dict[str, list[Any]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        names, *rows = list(csv.reader(stream, strict=True)) or [[]]
+    columns = zip(*rows, strict=True) if rows else [() for _ in names]
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+def _parquet(path: Path) -> dict[str, list[Any]]:
+    import pyarrow.parquet as pq  # noqa: PLC0415 (training needs none)
+
+    # As bare lists: types that a file defines for itself, and could bring code along with, are not looked at.
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def _float(value: str | float | None) -> float:
+    """Read a number; an empty cell is NaN. Python's own reading gives back the very number that was written."""
+    return float("nan") if value is None or value == "" else float(value)
+
+
+def _whole(value: str | int) -> int:
+    return int(value) if isinstance(value, str) else operator.index(value)
+
+
+_AS: dict[str, Callable[[Any], Any]] = {"str": str, "int64": _whole, "float64": _float}
+
+
+def unreadable(path: Path, why: object) -> StudyError:
+    """In one line, whatever a library said."""
+    return StudyError(f"{path} cannot be read ({' '.join(str(why).split())}).")
