@@ -50,6 +50,18 @@ def test_an_expanded_gradient_is_only_read(device: str) -> None:
     assert not asked(check, torch.randn(3, device=device), (one * math.nan).expand(5))
 
 
+@pytest.mark.gpu
+def test_gradients_on_two_devices() -> None:
+    check = FiniteCheck()
+    here, there = torch.ones(3), torch.ones(3, device="cuda")
+    for gradients in ([here, there], [there, here]):
+        assert asked(check, *gradients)
+        for bad in gradients:
+            bad[1] = math.nan
+            assert not asked(check, *gradients)
+            bad[1] = 1
+
+
 def test_what_a_gpu_is_asked_is_right_on_a_cpu_too() -> None:
     gpu = OnGpu(torch.zeros(1), torch.ones(1))
     gradients = [torch.tensor([1.0, -3e38, 1e-45]), torch.zeros(0)]

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from hotswap import HotSwap, HotSwapSGD
+from hotswap.errors import UnsupportedError
 from hotswap.optim.guards import modules
 from tests.optim.helpers import batches
 
@@ -499,6 +500,32 @@ def test_buffers_that_nobody_can_write_to() -> None:
     for number, (x, y) in enumerate(batches(3), start=1):
         optimizer.step(lambda x=x, y=y: closure(x, y))
         assert net.wide.tolist() == [float(number)] * 3
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_buffer_is_refused_every_time(layout: torch.layout) -> None:
+    net = nn.Sequential(nn.Linear(5, 3))
+    net.register_buffer("ragged", torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout))
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    before = net[0].weight.detach().clone()
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=r"The buffer 'ragged' is a nested tensor, of which no copy can be"):
+            optimizer.step(lambda: cross_entropy(net(x), y))
+    assert torch.equal(net[0].weight, before)
+
+
+def test_a_leaf_that_gets_a_module_is_looked_into() -> None:
+    """Without torch being told."""
+    net = nn.Sequential(nn.Linear(5, 8), nn.Identity(), nn.Linear(8, 3))
+    optimizer = HotSwapSGD(net.parameters())
+    late = nn.BatchNorm1d(8, affine=False)
+    for number, (x, y) in enumerate(batches(4)):
+        if number == 2:
+            net[1]._modules["late"] = late
+        optimizer.step(lambda x=x, y=y, on=number >= 2: cross_entropy(net[2](late(net[0](x)) if on else net[0](x)), y))
+    assert late.num_batches_tracked == 2
 
 
 def test_a_scripted_module() -> None:

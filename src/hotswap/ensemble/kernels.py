@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def fused(function: Callable[P, T], like: Tensor) -> Callable[P, T]:
     """The function, compiled where `like` is on a GPU and there is a compiler for it."""
-    return _compiled(function) if like.is_cuda and find_spec("triton") else function
+    return _compiled(function) if _has_compiler(like.device) else function
 
 
 def of_any_size(*tensors: Tensor) -> None:
@@ -32,14 +32,19 @@ def of_any_size(*tensors: Tensor) -> None:
     For small tensors only: a kernel that knows its sizes is a little better.
     """
     for tensor in tensors:
-        if tensor.is_cuda:
+        if _has_compiler(tensor.device):
             torch._dynamo.maybe_mark_dynamic(tensor, list(range(max(1, tensor.dim() - 1))))
 
 
 def load_compiler(device: torch.device) -> None:
     """Import what `fused` will need: seconds that belong to the start of a process, and not to its first unit."""
-    if device.type == "cuda" and find_spec("triton"):
+    if _has_compiler(device):
         import_module("torch._inductor.compile_fx")
+
+
+@cache
+def _has_compiler(device: torch.device) -> bool:
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 @cache
