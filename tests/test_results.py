@@ -13,7 +13,8 @@ import pytest
 from hotswap.report import judge, load_results
 from hotswap.report.origin import origin_of
 from hotswap.studies import PAPER, plan
-from hotswap.studies.exchange import import_files, origin
+from hotswap.studies.exchange import import_files
+from hotswap.studies.exported import origin
 from hotswap.studies.results import shipped
 from hotswap.studies.store import Store
 from hotswap.studies.timing import best_sgd

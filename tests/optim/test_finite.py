@@ -35,6 +35,22 @@ def test_one_bad_number_among_many(bad: float, device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_gradients_that_are_all_alike(bad: float, device: str) -> None:
+    check = FiniteCheck()
+    gradients = [torch.randn(3, 4, device=device), torch.randn(5, device=device)]
+    for gradient in gradients:
+        assert asked(check, *gradients)
+        gradient.view(-1)[2] = bad
+        assert not asked(check, *gradients)
+        gradient.view(-1)[2] = 1
+    gradients[0][0] = bad
+    check.ask(gradients)  # and then the step is broken off
+    gradients[0][0] = 1
+    assert asked(check, *gradients)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_norm_that_overflows_is_not_a_bad_gradient(device: str) -> None:
     check = FiniteCheck()
     assert asked(check, torch.full((4,), 3e38, device=device))

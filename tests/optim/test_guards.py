@@ -516,6 +516,29 @@ def test_a_nested_buffer_is_refused_every_time(layout: torch.layout) -> None:
     assert torch.equal(net[0].weight, before)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_buffer_that_a_forward_makes_harms_no_other() -> None:
+    net = nn.Sequential(nn.Linear(5, 3))
+    net.register_buffer("mask", torch.full((2**19,), 2.0))
+    optimizer = HotSwapSGD(net.parameters())
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    net.register_buffer("mask", torch.full((2**19,), 3.0))  # another one
+    net.register_buffer("small", torch.full((2,), 4.0))
+
+    def closure() -> Tensor:
+        net.register_buffer("ragged", torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+        return cross_entropy(net(x), y)
+
+    with pytest.raises(UnsupportedError, match="'ragged' is a nested tensor"):
+        optimizer.step(closure)
+    assert net.mask.eq(3).all()
+    assert net.small.eq(4).all()
+    del net.ragged
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    assert net.mask.eq(3).all()
+
+
 def test_a_leaf_that_gets_a_module_is_looked_into() -> None:
     """Without torch being told."""
     net = nn.Sequential(nn.Linear(5, 8), nn.Identity(), nn.Linear(8, 3))

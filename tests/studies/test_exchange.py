@@ -14,11 +14,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from hotswap.cli import app
 from hotswap.errors import StudyError
-from hotswap.studies import exchange
-from hotswap.studies.exchange import Origin, export, import_files, origin
-from hotswap.studies.extras import digest
+from hotswap.studies import exchange, exported
+from hotswap.studies.exchange import export, import_files, import_into
+from hotswap.studies.exported import Origin, origin
+from hotswap.studies.extras import digest, keep_singles
 from hotswap.studies.families import NetworkSpec
 from hotswap.studies.plan import Unit, plan
 from hotswap.studies.spec import StudySpec
@@ -120,28 +123,70 @@ def test_a_part_of_a_table(tmp_path: Path) -> None:
     with make(tmp_path / "whole") as store:
         file = export(store, tmp_path / "whole.parquet")[0]
         expected = content(store)
-    with Store.create(tmp_path / "parts", study().select(algorithms=["ducb"]), precision="fp32") as store:
-        import_files(store, [file], algorithms=["ducb"])
+    folder = tmp_path / "parts"
+    assert CliRunner().invoke(app, ["study", "import", str(folder), str(file), "--algorithm", "ducb"]).exit_code == 0
+    with Store.open(folder) as store:
+        assert {unit.id.split("-")[0] for unit in store.summary().units} == {"ducb"}  # nothing else was asked for
         assert set(store.metrics()["algorithm"]) == {"ducb"}
         assert {unit.split("-")[0] for unit in store.provenance()} == {"ducb"}
         assert {run.split("-")[0] for run in store.marks()} == {"ducb"}
         import_files(store, [file], algorithms=["sgd"], batch_sizes=[10])
-        assert {run.rsplit("-lr")[0] for run in store.metrics()["run"]} >= {"sgd-b10"}
-        assert not store.metrics()["run"].str.startswith("sgd-b20").any()
+        assert {exported._unit_of(run) for run in store.metrics()["run"]} == {"ducb-b10", "ducb-b20", "sgd-b10"}
         import_files(store, [file])
         assert content(store)[:-1] == expected[:-1]
         before = content(store)
-        with pytest.raises(StudyError, match=r"nothing of what was asked for: its algorithms are ducb, sgd, its batch"):
-            import_files(store, [file], algorithms=["adadelta"])
+        for asked, sentence in (
+            ({"algorithms": ["adadelta"]}, "No file has the algorithm adadelta, but ducb, sgd; nothing was imported"),
+            ({"batch_sizes": [10, 99]}, "No file has the batch size 99, but 10, 20; nothing was imported"),
+        ):
+            with pytest.raises(StudyError, match=sentence):
+                import_files(store, [file], **asked)
         assert content(store) == before
 
 
+def test_a_part_of_several_tables(tmp_path: Path) -> None:
+    """One of them may have nothing of it."""
+    files = []
+    for name, size in (("sgd", 10), ("ducb", 20)):
+        part = study().select(algorithms=[name], batch_sizes=[size])
+        with Store.create(tmp_path / name, part, precision="fp32") as store:
+            fill(store, plan(part)[0])
+            files.append(export(store, tmp_path / f"{name}.csv")[0])
+    assert import_into(tmp_path / "new", files, algorithms=["ducb"]) == 4
+    with Store.open(tmp_path / "new") as store:
+        assert set(store.metrics()["algorithm"]) == {"ducb"}
+    with pytest.raises(StudyError, match="No file has these algorithms with these batch sizes"):
+        import_into(tmp_path / "other", files, algorithms=["ducb"], batch_sizes=[10])
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_import_that_is_refused_founds_no_study(tmp_path: Path) -> None:
+    files = []
+    for value in (1.0, 2.0):
+        with Store.create(tmp_path / str(value), study(), precision="fp32") as store:
+            unit = plan(study())[0]
+            store.record(unit, 1, [row(run.id, 1, train_nll=value) for run in unit.runs], [])
+            files.append(export(store, tmp_path / f"{value}.csv")[0])
+    with pytest.raises(StudyError, match="nothing was imported"):
+        import_into(tmp_path / "new", files)
+    assert not (tmp_path / "new" / "ledger.sqlite").exists()
+
+
+def timed(folder: Path, numbers: float = 1.0) -> Store:
+    """A study with timings."""
+    store = make(folder)
+    for name in ("timing", "curves"):
+        pd.DataFrame({"seconds": [numbers]}).to_parquet(folder / f"{name}.parquet")
+    keep_singles(folder, folder / "curves.parquet", {"ducb-b10": [{"device": f"number {numbers}"}]})
+    return store
+
+
+def singles_in(folder: Path) -> Any:
+    return json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["singles"]
+
+
 def test_timings_come_along_with_a_folder(tmp_path: Path) -> None:
-    with make(tmp_path / "a") as store:
-        for name in ("timing", "curves"):
-            pd.DataFrame({"name": [name]}).to_parquet(store.folder / f"{name}.parquet")
-        with Store.create(store.folder / "singles", study(), precision="fp32", max_runs=1) as singles:
-            fill(singles, plan(study(), 1)[0])
+    with timed(tmp_path / "a") as store:
         export(store, tmp_path / "first")
     with Store.create(tmp_path / "b", study(), precision="fp32") as copy:
         import_files(copy, [tmp_path / "first"], algorithms=["ducb"])
@@ -149,28 +194,67 @@ def test_timings_come_along_with_a_folder(tmp_path: Path) -> None:
         export(copy, tmp_path / "second")
         for name in ("timing.parquet", "curves.parquet", "metrics.parquet"):
             assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
-        singles = [json.loads((tmp_path / n / "provenance.json").read_text())["singles"] for n in ("first", "second")]
-        assert singles[0] == singles[1]
-        assert singles[0]
-        before = content(copy)
-        pd.DataFrame({"name": ["another"]}).to_parquet(copy.folder / "timing.parquet")
+        assert singles_in(tmp_path / "second") == {"ducb-b10": [{"device": "number 1.0"}]}
+        (copy.folder / "singles").mkdir()  # timing was begun here too, but has no curves yet
+        export(copy, tmp_path / "second")
+        assert singles_in(tmp_path / "second") == {"ducb-b10": [{"device": "number 1.0"}]}
+
+
+def test_other_timings_are_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    with timed(tmp_path / "a") as store:
+        export(store, tmp_path / "first")
+    with timed(tmp_path / "b", 2.0) as store:
+        export(store, tmp_path / "second")
+        before = content(store)
         with pytest.raises(
-            StudyError, match=r"first/timing\.parquet is another table than .+b/timing\.parquet, which is"
+            StudyError, match=r"first/(timing|curves)\.parquet is another table than .+b/(timing|curves)"
         ):
-            import_files(copy, [tmp_path / "first"])
-        export(copy, tmp_path / "third")
-        with (
-            Store.create(tmp_path / "d", study(), precision="fp32") as other,
-            pytest.raises(StudyError, match=r"third/timing\.parquet is another table than .+first/timing\.parquet"),
-        ):
-            import_files(other, [tmp_path / "first", tmp_path / "third"])
-        assert content(copy) == before
-    (tmp_path / "first" / "curves.parquet").write_bytes(b"")
-    with (
-        Store.create(tmp_path / "c", study(), precision="fp32") as other,
-        pytest.raises(StudyError, match=r"curves\.parquet is not as it was when provenance\.json was written"),
-    ):
-        import_files(other, [tmp_path / "first"])
+            import_files(store, [tmp_path / "first"])
+        assert content(store) == before
+    with pytest.raises(StudyError, match=r"second/(timing|curves)\.parquet is another table than .+first/"):
+        import_into(tmp_path / "c", [tmp_path / "first", tmp_path / "second"])
+    assert sorted(path.name for path in (tmp_path / "c").glob("*.*")) == []
+    with make(tmp_path / "d") as store:
+        with pytest.raises(StudyError, match=r"first has curves, timing of single runs, which .+d has not"):
+            export(store, tmp_path / "first")
+        other = study(data_seed=3)
+    with Store.create(tmp_path / "e", other, precision="fp32") as store:
+        with pytest.raises(StudyError, match="holds the study 'small'"):  # and nothing about timings
+            import_files(store, [tmp_path / "first"])
+        assert not (store.folder / "curves.parquet").exists()
+
+
+def test_timings_that_cannot_be_written_leave_nothing(tmp_path: Path) -> None:
+    with timed(tmp_path / "a") as store:
+        export(store, tmp_path / "first")
+    with Store.create(tmp_path / "b", study(), precision="fp32") as store:
+        (store.folder / "curves.parquet").mkdir()
+        with pytest.raises(StudyError, match=r"Timings cannot be written to .+; nothing was imported\."):
+            import_files(store, [tmp_path / "first"])
+        assert store.metrics().empty
+        assert not (store.folder / "timing.parquet").exists()
+        assert not (store.folder / "singles.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"curves": "SUM"}', '{"curves": "SUM", "units": 5}'])
+def test_damaged_notes_on_single_runs(tmp_path: Path, damage: str) -> None:
+    with timed(tmp_path / "a") as store:
+        plain = export(store, tmp_path / "x.csv")[0]
+        path = store.folder / "singles.json"
+        path.write_text(damage.replace("SUM", digest(store.folder / "curves.parquet")))
+        with pytest.raises(StudyError, match=r"singles\.json is damaged; delete it, or let `hotswap study timing"):
+            export(store, tmp_path / "first")
+        assert import_files(store, [plain]) == 0
+        path.unlink()
+        export(store, tmp_path / "first")
+        assert singles_in(tmp_path / "first") == {}
+
+
+def test_curves_of_others_are_not_explained_by_our_notes(tmp_path: Path) -> None:
+    with timed(tmp_path / "a") as store:
+        pd.DataFrame({"seconds": [7.0]}).to_parquet(store.folder / "curves.parquet")
+        export(store, tmp_path / "first")
+    assert singles_in(tmp_path / "first") == {}
 
 
 def test_a_longer_table_extends_a_study(tmp_path: Path) -> None:
@@ -341,6 +425,17 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "not finished": (
         table(lambda f: f[(f["run"] != "sgd-b20-lr0.3-decay1-mom0.5-s0") | (f["epoch"] < 10)]),
         r"x\.csv cannot be imported: Run sgd-b20-lr0\.3-decay1-mom0\.5-s0 is said to be finished, but has no row",
+    ),
+    "an odd mark": (document(lambda d: d["runs"]["ducb-b10-s0"].update(seconds=math.nan)), r"runs has something else"),
+    "a huge mark": (document(lambda d: d["runs"]["ducb-b10-s0"].update(epoch=2**70)), r"runs has something else than"),
+    "an early mark": (
+        document(lambda d: d["runs"]["ducb-b10-s0"].update(diverged=-1)),
+        r"runs has something else than",
+    ),
+    "odd singles": (document(lambda d: d.update(singles=[1, 2])), r"singles has something else than lists of what"),
+    "specs of another": (
+        document(lambda d: d["specs"].append(study(data_seed=9).to_dict())),
+        r"x\.provenance\.json cannot be read \(its specs are not all of its study\)",
     ),
     "marks of a stranger": (
         document(lambda d: d["runs"].update(x={"epoch": 1, "seconds": 1, "finished": 0, "diverged": None})),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from hotswap.cli import app
@@ -40,18 +41,28 @@ def test_milestones() -> None:
     assert milestones(1) == (1,)
 
 
-def test_short_epochs_are_timed_again_and_again_from_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = SMALL.select(algorithms=["ducb"], seeds=1)
+@pytest.mark.parametrize("algorithm", ["sgd", "adadelta", "ducb"])
+def test_short_epochs_are_timed_again_and_again_from_the_same_weights(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = SMALL.select(algorithms=[algorithm], seeds=1)
     held = set_up(study, load_digits(), RunOptions())
-    ensemble = build(study, plan(study)[0], held).ensemble
+    ensemble, once = (build(study, plan(study)[0], held).ensemble for _ in range(2))
     for epoch in range(2):
         ensemble.train_epoch(epoch)
+        once.train_epoch(epoch)
+    once.train_epoch(2)
     now = iter(range(0, 10**6))  # a look at the clock takes a second, and an epoch as long
     monkeypatch.setattr(timing.time, "perf_counter", lambda: next(now))
     monkeypatch.setattr(timing, "SECONDS", 7)
-    timed = list(timing._timed_epochs(ensemble, 2))
-    assert [taken for taken, _ in timed] == [1] * 7
-    assert len({trials for _, trials in timed}) == 1  # all of them the same epoch
+    seen = 0
+    for taken, trials in timing._timed_epochs(ensemble, 2):
+        assert taken == 1
+        assert trials == once.tally().trials[0]
+        for name, tensor in ensemble.update.state().items():
+            assert torch.equal(tensor, once.update.state()[name]), name
+        seen += 1
+    assert seen == 7
     monkeypatch.setattr(timing, "SECONDS", 0)
     assert len(list(timing._timed_epochs(ensemble, 2))) == timing.REPEATS
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from hotswap.cli.console import err, make_folder, need, out, say
 from hotswap.errors import SettingError
-from hotswap.files import replacing, write_text
+from hotswap.files import write_text
 
 if TYPE_CHECKING:
     from hotswap.studies import StudySpec, Unit
@@ -129,7 +129,7 @@ def timing(
     from hotswap.data import load
     from hotswap.studies.run import RunOptions
     from hotswap.studies.store import Store
-    from hotswap.studies.timing import best_sgd, single_runs, time_minibatches, write_table
+    from hotswap.studies.timing import best_sgd, single_runs, time_minibatches, write_curves, write_table
 
     with Store.open(folder) as store:
         options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the ledger's own
@@ -148,8 +148,7 @@ def timing(
         if curves:
             with _Watching() as watching:
                 frame = single_runs(store, data, options, watching, best_sgd(store.metrics()))
-            with replacing(folder / "curves.parquet") as temporary:
-                frame.to_parquet(temporary, index=False)
+            write_curves(store, frame)
     out.print(f"The tables are in [bold]{folder}[/].")
 
 
@@ -194,22 +193,17 @@ def import_(
 ) -> None:
     """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then.
 
-    Timings of single runs come along with a folder, if the study has none.
+    Timings of single runs come along with a folder, all of them, whatever part was asked for.
     """
     need("pandas", "Importing reads tables")
-    from hotswap.studies.exchange import import_files, origin
-    from hotswap.studies.store import Store
+    from hotswap.studies.exchange import import_into
 
-    if not (folder / "ledger.sqlite").exists():
-        first = origin(files[0])
-        Store.create(folder, first.study, precision=first.precision, dtype=first.dtype).close()
-    with Store.open(folder) as store:
-        added = import_files(
-            store,
-            files,
-            algorithms=[name.value for name in algorithm] if algorithm else None,
-            batch_sizes=batch_size or None,
-        )
+    added = import_into(
+        folder,
+        files,
+        algorithms=[name.value for name in algorithm] if algorithm else None,
+        batch_sizes=batch_size or None,
+    )
     out.print(f"{added} rows are new in {folder}.")
 
 

@@ -20,7 +20,7 @@ from hotswap.studies.families import DucbFamily
 from hotswap.studies.results import shipped
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
 from hotswap.studies.spec import StudySpec
-from hotswap.studies.store import Store
+from hotswap.studies.store import LEDGER, Store
 from hotswap.studies.tables import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
 
 __all__ = ["Results", "load_results"]
@@ -97,10 +97,10 @@ def load_results(source: Path | str | None = None) -> Results:
         path = path.parent  # one of a folder's files, where the folder was meant
     if not path.exists():
         raise StudyError(f"There is no study at {path}: name a study's folder, or a table that was exported from one.")
-    if (path / "ledger.sqlite").exists():
+    if (path / LEDGER).exists():
         return _from_store(path)
     if path.is_dir() and not any((path / name).exists() for name in ("metrics.parquet", "provenance.json")):
-        raise StudyError(f"{path} is not a study: it has neither a ledger.sqlite nor a metrics.parquet.")
+        raise StudyError(f"{path} is not a study: it has neither a {LEDGER} nor a metrics.parquet.")
     return _from_export(path)
 
 

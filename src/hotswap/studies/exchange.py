@@ -15,87 +15,27 @@ The provenance is written last: whoever finds one whose checksums fit has all fi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotswap.errors import HotSwapError, StudyError
+from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
-from hotswap.studies.extras import EXTRA, SINGLES, Extras, digest
+from hotswap.studies.exported import FORMAT, Exported, read_exports
+from hotswap.studies.extras import SINGLES, Extras, digest, tables_in
 from hotswap.studies.families import listed
-from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow
-from hotswap.studies.spec import RunSpec, StudySpec
-from hotswap.studies.store import Store
-from hotswap.studies.tables import is_folder, read_rows, table_paths, unreadable, write_table
+from hotswap.studies.rows import METRIC_COLUMNS, ArmCount, MetricRow
+from hotswap.studies.spec import RunSpec
+from hotswap.studies.store import LEDGER, Store
+from hotswap.studies.tables import is_folder, table_paths, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Origin",
-    "export",
-    "import_files",
-    "origin",
-]
+__all__ = ["export", "import_files", "import_into"]
 
-_FORMAT = 1
-_BELONG = "the files of an export belong together, keep them so"
 _RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The study that an exported table is of: enough to make a folder for it."""
-
-    study: StudySpec
-    precision: str
-    dtype: str
-
-
-@dataclass(frozen=True)
-class _Export:
-    """An exported table with its side files, read and found whole."""
-
-    file: Path
-    origin: Origin
-    specs: tuple[StudySpec, ...]
-    metrics: tuple[dict[str, Any], ...]
-    arms: tuple[ArmCount, ...]
-    marks: dict[str, dict[str, Any]]
-    provenance: dict[str, list[dict[str, Any]]]
-    extras: Extras
-
-    def only(self, algorithms: Collection[str] | None, batch_sizes: Collection[int] | None) -> _Export:
-        """The part with these; what is None stays whole."""
-        if algorithms is None and batch_sizes is None:
-            return self
-        parts = []
-        for spec in self.specs:
-            names = [name for name in spec.algorithms if algorithms is None or name in algorithms]
-            sizes = [size for size in spec.batch_sizes if batch_sizes is None or size in batch_sizes]
-            parts += [spec.select(algorithms=names, batch_sizes=sizes)] if names and sizes else []
-        if not parts:
-            raise StudyError(
-                f"{self.file} has nothing of what was asked for: its algorithms are "
-                f"{listed(sorted({name for spec in self.specs for name in spec.algorithms}))}, its batch sizes "
-                f"{listed(sorted({size for spec in self.specs for size in spec.batch_sizes}))}."
-            )
-        units = {f"{name}-b{size}" for spec in parts for name in spec.algorithms for size in spec.batch_sizes}
-        return replace(
-            self,
-            specs=tuple(parts),
-            metrics=tuple(row for row in self.metrics if _unit_of(row["run"]) in units),
-            arms=tuple(count for count in self.arms if _unit_of(count[0]) in units),
-            marks={run: mark for run, mark in self.marks.items() if _unit_of(run) in units},
-            provenance={unit: finishes for unit, finishes in self.provenance.items() if _unit_of(unit) in units},
-        )
-
-
-def _unit_of(name: str) -> str:
-    """The algorithm and the batch size, with which the names of runs and units begin: `sgd-b64`."""
-    return "-".join(name.split("-")[:2])
 
 
 def export(store: Store, file: Path | str) -> tuple[Path, ...]:
@@ -108,10 +48,15 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
     """
     metrics, arms, provenance = paths = table_paths(Path(file))
     extras = Extras.of(store.folder) if is_folder(Path(file)) else Extras()
+    if is_folder(Path(file)) and (left := tables_in(Path(file)).keys() - extras.tables.keys()):
+        raise StudyError(
+            f"{file} has {listed(sorted(left))} of single runs, which {store.folder} has not, and they would no longer "
+            f"belong to what is beside them; import {file} first, or export to another folder."
+        )
     with store.transaction():  # all of one moment, whoever else is recording
         frames = (store.metrics(), store.arms())
         document = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "study": store.study.to_dict(),
             "specs": [spec.to_dict() for spec in store.specs()],
             "fingerprint": store.fingerprint,
@@ -139,13 +84,26 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
     return (*written.values(), provenance)
 
 
-def origin(file: Path | str) -> Origin:
-    """Read which study an exported table is of.
-
-    Raises:
-        StudyError: Its provenance is missing or unreadable.
-    """
-    return _origin(Path(file), _document(Path(file)))
+def import_into(
+    folder: Path,
+    files: Sequence[Path | str],
+    *,
+    algorithms: Collection[str] | None = None,
+    batch_sizes: Collection[int] | None = None,
+) -> int:
+    """`import_files` into the study in a folder; where there is none, one is made of what is imported."""
+    exports = read_exports(files, algorithms, batch_sizes)
+    if (folder / LEDGER).exists():
+        with Store.open(folder) as store:
+            return _import(store, exports)
+    first = next(item.origin for item in exports if item.specs)
+    try:
+        with Store.create(folder, first.study, precision=first.precision, dtype=first.dtype) as store:
+            return _import(store, exports)
+    except StudyError:
+        for path in folder.glob(f"{LEDGER}*"):
+            path.unlink()
+        raise
 
 
 def import_files(
@@ -159,31 +117,35 @@ def import_files(
 
     The study grows by what the tables' own study covers beyond it, or by the part of it with these algorithms and
     batch sizes. Where the same run and epoch is there already, all but `seconds` must be equal, and what is there
-    stays. Timings of single runs come along with a folder.
+    stays. Timings of single runs come along with a folder, all of them.
 
     Raises:
-        StudyError: A file is missing, unreadable or not as it was written; it is of another study or precision; it has
-            a run that is not in the study, or another value for the same run and epoch.
+        StudyError: A file is missing, unreadable or not as it was written; none has what was asked for; it is of
+            another study or precision; it has a run that is not in the study, or another value for the same run and
+            epoch.
     """
-    exports = [_load(Path(file)).only(algorithms, batch_sizes) for file in files]
-    known = [Extras.of(store.folder)]
-    for item in exports:
-        for extras in known:
-            item.extras.check(extras)
-        known.append(item.extras)
-    with store.transaction():
-        added = sum(_merge(store, item) for item in exports)
-    for item in exports:
-        item.extras.copy_to(store.folder)
-    return added
+    return _import(store, read_exports(files, algorithms, batch_sizes))
 
 
 # Merging.
 
 
-def _merge(store: Store, item: _Export) -> int:
-    with _named(item.file):
-        store.check(item.origin.study, precision=item.origin.precision, dtype=item.origin.dtype)
+def _import(store: Store, exports: Sequence[Exported]) -> int:
+    for item in exports:
+        with _named(item.file):
+            store.check(item.origin.study, precision=item.origin.precision, dtype=item.origin.dtype)
+    tables = dict(tables_in(store.folder))
+    for item in exports:
+        item.extras.check(tables)
+        tables |= item.extras.tables
+    with store.transaction():
+        added = sum(_merge(store, item) for item in exports)
+        for item in exports:
+            item.extras.copy_to(store.folder)
+    return added
+
+
+def _merge(store: Store, item: Exported) -> int:
     for spec in item.specs:
         store.extend(spec, asked=False)
     runs = {run.id: run for spec in store.specs() for run in spec.runs()}
@@ -242,7 +204,7 @@ def _check_same(row: Mapping[str, Any], known: Mapping[str, Any], file: Path) ->
 _Counts = dict[tuple[str, int], dict[int, int]]
 
 
-def _check_arms(theirs: _Counts, ours: _Counts, known: Iterable[Hashable], item: _Export) -> None:
+def _check_arms(theirs: _Counts, ours: _Counts, known: Iterable[Hashable], item: Exported) -> None:
     """Counts belong to rows of the same table; for rows that the study has already, they must be the study's."""
     measured = {(row["run"], row["epoch"]) for row in item.metrics}
     for run, epoch in theirs.keys() - measured:
@@ -267,75 +229,6 @@ def _by_epoch(counts: Iterable[ArmCount]) -> _Counts:
 def _equal(one: Any, other: Any) -> bool:
     """Compare to the last digit: both formats keep every one. NaN equals NaN."""
     return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (only NaN differs from itself)
-
-
-# Reading. Nothing in a file is trusted: tables give numbers and names of known columns, the provenance plain JSON.
-
-
-def _load(file: Path) -> _Export:
-    metrics, arms, _ = table_paths(file)
-    document = _document(file)
-    source = _origin(file, document)
-    extra = {name: metrics.with_name(f"{name}.parquet") for name in EXTRA if name in document["sha256"]}
-    for name, path in {"metrics": metrics, "arms": arms, **extra}.items():
-        if not path.is_file():
-            raise StudyError(f"{path} is missing; {_BELONG}.")
-        if digest(path) != document["sha256"].get(name):
-            raise StudyError(f"{path} is not as it was when {table_paths(file)[2].name} was written; export it again.")
-    rows = read_rows(metrics, METRIC_COLUMNS)
-    if len({(row["run"], row["epoch"]) for row in rows}) < len(rows):
-        raise StudyError(f"{file} has two rows for the same run and epoch; export it again.")
-    counts = [(row["run"], row["epoch"], row["arm"], row["count"]) for row in read_rows(arms, ARM_COLUMNS)]
-    try:
-        specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
-    except (HotSwapError, TypeError, ValueError) as error:
-        raise unreadable(table_paths(file)[2], error) from error
-    extras = Extras(extra, document.get(SINGLES) if "curves" in extra else None)
-    return _Export(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"], extras)
-
-
-def _document(file: Path) -> dict[str, Any]:
-    """Read the provenance beside a table, and check that everything is there and of the right kind."""
-    path = table_paths(file)[2]
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise StudyError(f"{path} is missing; {_BELONG}.") from error
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise StudyError(f"{path} is not a provenance that this hotswap knows; export it again, or update hotswap.")
-    kinds = {"study": dict, "specs": list, "units": dict, "runs": dict, "sha256": dict}
-    for key, kind in {**kinds, "fingerprint": str, "precision": str, "dtype": str}.items():
-        if not isinstance(document.get(key), kind):
-            raise unreadable(path, f"{key} is missing")
-    if not all(_is_mark(mark) for mark in document["runs"].values()):
-        raise unreadable(path, "runs has something else than numbers")
-    if not all(
-        isinstance(item, list) and all(isinstance(x, dict) for x in item) for item in document["units"].values()
-    ):
-        raise unreadable(path, "units has something else than lists of what finished them")
-    return document
-
-
-def _is_mark(mark: object) -> bool:
-    whole = ("epoch", "finished")
-    return (
-        isinstance(mark, dict)
-        and all(isinstance(mark.get(name), int) for name in whole)
-        and isinstance(mark.get("seconds"), int | float)
-        and isinstance(mark.get("diverged"), int | None)
-    )
-
-
-def _origin(file: Path, document: Mapping[str, Any]) -> Origin:
-    try:
-        study = StudySpec.from_dict(document["study"])
-    except (HotSwapError, TypeError, ValueError) as error:
-        raise unreadable(table_paths(file)[2], error) from error
-    if study.fingerprint() != document["fingerprint"]:
-        raise unreadable(table_paths(file)[2], "its fingerprint is not that of its study")
-    return Origin(study, document["precision"], document["dtype"])
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -27,7 +27,9 @@ from hotswap.studies.spec import StudySpec
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Store"]
+__all__ = ["LEDGER", "Store"]
+
+LEDGER = "ledger.sqlite"
 
 _GLANCE = 0.25  # seconds to insist on a unit's lock: `summary` holds it for an instant to see whether it is free
 _MARKS = ("epoch", "seconds", "finished", "diverged")
@@ -73,8 +75,8 @@ class Store:
             if lock is None:
                 raise StudyError(f"Another process has been setting up {folder} for {PATIENCE:.0f} s; try again.")
             try:
-                if not (folder / "ledger.sqlite").exists():
-                    found(folder / "ledger.sqlite", study, precision, dtype)
+                if not (folder / LEDGER).exists():
+                    found(folder / LEDGER, study, precision, dtype)
             finally:
                 release(lock)
         store = cls.open(folder)
@@ -94,7 +96,7 @@ class Store:
             StudyError: It holds none, or a ledger that is damaged or newer than this program.
         """
         folder = Path(folder)
-        ledger = folder / "ledger.sqlite"
+        ledger = folder / LEDGER
         if not ledger.is_file():
             raise StudyError(f"{folder} holds no study; `hotswap study run` starts one.")
         with explained(folder):

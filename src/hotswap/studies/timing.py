@@ -20,7 +20,7 @@ from hotswap.ensemble.checkpoint import Checkpoint, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.build import build
-from hotswap.studies.extras import SINGLES
+from hotswap.studies.extras import SINGLES, keep_singles
 from hotswap.studies.families import SgdFamily
 from hotswap.studies.plan import Unit
 from hotswap.studies.run import Listener, RunOptions, milestones, run_study, set_up
@@ -30,7 +30,7 @@ from hotswap.studies.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TimingRow", "best_sgd", "single_runs", "time_minibatches", "write_table"]
+__all__ = ["TimingRow", "best_sgd", "single_runs", "time_minibatches", "write_curves", "write_table"]
 
 REPEATS, SECONDS = 3, 1.0  # at least so many epochs are timed, for at least so long; the median counts
 
@@ -203,3 +203,10 @@ def write_table(rows: Sequence[TimingRow], path: Path) -> None:
 
     with replacing(path) as temporary:
         pd.DataFrame([asdict(row) for row in rows]).to_parquet(temporary, index=False)
+
+
+def write_curves(store: Store, frame: pd.DataFrame) -> None:
+    """Write the single runs into the study's folder, with what trained them."""
+    with Store.open(store.folder / SINGLES) as own, replacing(store.folder / "curves.parquet") as temporary:
+        frame.to_parquet(temporary, index=False)
+        keep_singles(store.folder, temporary, own.provenance())

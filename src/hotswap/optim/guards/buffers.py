@@ -67,10 +67,11 @@ class Page:
 
     def _lay_out(self, names: list[str], tensors: list[Tensor | None]) -> None:
         groups: dict[object, list[Tensor]] = {}
-        self._large, self._empty = [], False
+        large: list[tuple[Tensor, Tensor]] = []
+        empty = False
         for name, tensor in zip(names, tensors, strict=True):
             if type(tensor) is UninitializedBuffer:
-                self._empty = True
+                empty = True
             elif tensor is not None and tensor.is_nested:
                 raise UnsupportedError(
                     f"The buffer {name!r} is a nested tensor, of which no copy can be kept to go back to; keep it as "
@@ -79,9 +80,10 @@ class Page:
             elif tensor is None or _cannot_be_written(tensor):
                 continue
             elif tensor.numel() > LARGE and tensor.layout is torch.strided:
-                self._large.append((tensor, torch.empty_like(tensor)))
+                large.append((tensor, torch.empty_like(tensor)))
             else:
                 groups.setdefault((type(tensor), tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
+        self._large, self._empty = large, empty
         self._groups = [(group, [torch.empty_like(tensor) for tensor in group]) for group in groups.values()]
         self._sizes = [[tensor.shape for tensor in group] for group in groups.values()]
 

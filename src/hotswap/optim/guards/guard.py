@@ -52,16 +52,17 @@ class Guard:
                 yield
         finally:
             self._roots.in_step = False
-        self._random = before, self._randomness.read()
+        after = self._randomness.read()
         self._read_after(parameters)
+        self._random = before, after
 
     def start_here(self, parameters: list[Tensor]) -> None:
         """The step ends with what is there now, and so do its trials begin, unless a gradient pass was watched."""
         if self._random is None:
             self._survey(parameters)
         now = self._randomness.read()
-        self._random = now if self._random is None else self._random[0], now
         self._read_after(parameters)
+        self._random = now if self._random is None else self._random[0], now
 
     def _read_after(self, parameters: list[Tensor]) -> None:
         """A forward may have made modules, and first buffers of modules that had none."""

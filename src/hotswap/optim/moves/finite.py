@@ -51,6 +51,8 @@ class FiniteCheck:
 
     def ask(self, gradients: list[Tensor]) -> None:
         """Begin to find out."""
+        for gpu in self._asked:  # a step that was broken off never asked for the answer
+            gpu.found.zero_()
         self._asked, self._rest, self._norms = [], [], ()
         if gradients and not self._varied and gradients[0].is_cuda:
             gpu = self._gpu(gradients[0].device)
