@@ -112,14 +112,17 @@ def test_curves_are_of_the_twelve_runs_of_figure_2(merged: Path) -> None:
 
 
 def test_no_verdict_hangs_on_the_precision() -> None:
-    """AdaDelta and DUCB were trained in full precision as well."""
+    """AdaDelta, DUCB and some of SGD were trained in full precision as well."""
     folder = Path(__file__).parents[1] / "results" / "fp32"
     paper = load_results(shipped())
-    adaptive = load_results(folder / "adaptive.parquet")
-    assert adaptive.last_epoch == PAPER.epochs
-    assert {finish["precision"] for done in adaptive.units.values() for finish in done} == {"fp32"}
+    adaptive, sgd = (load_results(folder / f"{name}.parquet") for name in ("adaptive", "sgd"))
+    for part in (adaptive, sgd):
+        assert part.unfinished is None
+        assert part.last_epoch == PAPER.epochs
+        assert {finish["precision"] for done in part.units.values() for finish in done} == {"fp32"}
     assert sorted(adaptive.metrics["run"].unique()) == sorted(r.id for r in PAPER.runs() if r.algorithm != "sgd")
-    mixed = paper.with_runs_of(adaptive)
+    assert sgd.metrics["run"].nunique() >= 4
+    mixed = paper.with_runs_of(adaptive).with_runs_of(sgd)
     assert not mixed.metrics.equals(paper.metrics)
     assert [claim.verdict for claim in judge(mixed)] == [claim.verdict for claim in judge(paper)]
 
