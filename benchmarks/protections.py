@@ -66,6 +66,7 @@ PIECES = (
     ("finite gradient", Move, "look_at_gradients"),
     ("finite gradient", Move, "check_gradients"),
 )
+COMMAND = "python -m benchmarks.step_cost --real"
 PROTECTIONS = tuple(dict.fromkeys(name for name, *_ in PIECES))
 
 
@@ -90,7 +91,7 @@ def protections(device: torch.device, *, quick: bool, folder: Path | None = None
         rows.append({"network": name, **asdict(measured)})
         table.add_row(name, *_row(measured))
     if folder is not None:
-        keep(folder, "protections", device, rows, one_decision=decision)
+        keep(folder, "protections", device, rows, one_decision=decision, command=COMMAND)
     return table
 
 

@@ -64,16 +64,8 @@ def source() -> str:
     lines = []
     for part in parts():
         origin = origin_of(part)
-        lines.append(
-            f"{origin.runs:,} runs, {origin.minutes:.1f} minutes on {' and '.join(origin.devices)}: "
-            + ", ".join(f"`{command}`" for command in commands(part))
-        )
+        lines.append(f"{origin.sentence()} {', '.join(f'`{command}`' for command in origin.commands)}")
     return f"*Medians at the end. {'; '.join(lines)}.*"
-
-
-def commands(part: Results) -> list[str]:
-    """As they were typed."""
-    return sorted({str(finish["command"]) for done in part.units.values() for finish in done})
 
 
 BLOCKS: dict[str, Callable[[], str]] = {"full precision": side_by_side, "full precision verdicts": verdicts}
