@@ -28,7 +28,8 @@ class Origin:
         """One line for a caption."""
         if not self.units or not self.dates:
             return "Nobody can say what made these numbers: the study has no provenance."
-        what = f"{self.runs:,} runs in {self.units} units, {self.minutes:.1f} minutes of training and evaluation"
+        units = "1 unit" if self.units == 1 else f"{self.units} units"
+        what = f"{self.runs:,} runs in {units}, {self.minutes:.1f} minutes of training and evaluation"
         where = f"on {' and '.join(self.devices)} ({', '.join(self.precisions)}; {', '.join(self.versions)})"
         return f"{what} {where}, {' to '.join(dict.fromkeys((self.dates[0], self.dates[-1])))}."
 
