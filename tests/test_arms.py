@@ -82,7 +82,7 @@ def test_without_a_rate_the_last_name_is_walked_along() -> None:
         ({"lr": [0.1, -1.0]}, "a learning rate must be positive"),
         ({"lr": [0.1, math.inf]}, "every value must be finite"),
         ({"momentum": [math.nan]}, "every value must be finite"),
-        ({"lr": 0.1}, r"write \[0\.1\] if there is only one"),
+        ({"lr": 0.1}, r"give those to choose from, such as hotswap\.log_grid"),
         ({"lr": "0.1"}, "is not a sequence of values"),
         ({"lr": [None]}, "is not a number"),
         ({"lr": [(0.1, 0.2)]}, "is not a number"),

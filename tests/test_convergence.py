@@ -115,6 +115,11 @@ def test_the_loop_counts_steps_that_do_not_move() -> None:
     assert [p.still for p in train_until(no_move(3), optimizer, lambda b: parameter.square().sum(), [0])] == [1, 2, 3]
 
 
+def test_a_number_where_a_function_belongs() -> None:
+    with pytest.raises(SettingError, match=r"the first says when to stop, such as convergence\.epochs\(10\)"):
+        next(train_until(10, None, None, []))  # type: ignore[arg-type]
+
+
 def test_a_loop_without_batches_says_so() -> None:
     parameter, optimizer = bowl()
     used_up = iter([1])

@@ -85,7 +85,8 @@ def _checked(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
     """The values of one hyperparameter, large to small; tuples keep the order they came in."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise SettingError(
-            f"Arms: {name} = {values!r} is not a sequence of values; write [{values!r}] if there is only one."
+            f"Arms: {name} = {values!r} is not a sequence of values; give those to choose from, such as "
+            "hotswap.log_grid(1, 1e-3, 7)."
         )
     axis = tuple(_number(name, value) for value in values)
     if not axis:

@@ -149,14 +149,19 @@ def train_until(
     `objective` maps a batch to its loss, forward only. `batches` is gone through again and again, once per epoch, as a
     DataLoader or a list can be; the same `Progress` object is yielded each time.
     """
+    if not callable(converged) or not callable(objective):
+        raise SettingError(
+            "train_until(converged, optimizer, objective, batches): the first says when to stop, such as "
+            "convergence.epochs(10), and the third computes the loss of a batch; both are functions."
+        )
     progress = Progress(gradient_norm=lambda: _gradient_norm(optimizer))
     while not converged(progress):
         before = progress.steps
         for batch in batches:
-            loss = optimizer.step(lambda batch=batch: objective(batch))  # type: ignore[misc]
-            progress.losses.append(float(loss))
+            optimizer.step(lambda batch=batch: objective(batch))  # type: ignore[misc]
             progress.steps += 1
             progress.record = optimizer.last_step
+            progress.losses.append(progress.record.loss_before)  # the same in all processes, which stop together
             progress.still = progress.still + 1 if progress.record.arm is None else 0
             yield progress
             if converged(progress):

@@ -81,6 +81,17 @@ def test_the_trainer_searches(tmp_path: Path) -> None:
     assert all(entry["hotswap_trials"] >= 1 for entry in trainer.state.log_history if "loss" in entry)
 
 
+def test_a_trainer_without_a_hot_swapped_optimizer_says_so(tmp_path: Path) -> None:
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path), max_steps=1, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True
+    )
+    trainer = HotSwapTrainer(model=Classifier(), args=arguments, train_dataset=samples())
+    with pytest.warns(
+        hotswap.HotSwapWarning, match=r"no hot-swapped optimizer, so it trains as Trainer does; pass opt"
+    ):
+        trainer.train()
+
+
 def test_accumulated_minibatches_are_judged_together(tmp_path: Path) -> None:
     model, trainer = train(tmp_path, gradient_accumulation_steps=3)
     optimizer = trainer._hot_swapped()

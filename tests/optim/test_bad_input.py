@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,12 @@ from torch import nn
 
 import hotswap
 from hotswap import (
+    CheckpointError,
     ClosureError,
     HotSwap,
     HotSwapError,
     HotSwapSGD,
+    HotSwapWarning,
     LossError,
     RelativeReduction,
     SettingError,
@@ -40,7 +43,11 @@ BATCH = batches(1)[0]
         ({"lr": [0.1, 0.1]}, "duplicate values"),
         ({"lr": [0.1, 0.0]}, "must be positive"),
         ({"lr": [math.inf]}, "must be finite"),
-        ({"lr": 0.1}, r"write \[0.1\]"),
+        ({"lr": 0.1}, r"lr is what rates there are to choose from, not one of them; leave it out for 33"),
+        ({"lr": "auto"}, r"give those to choose from, such as hotswap\.log_grid\(1, 1e-3, 7\)"),
+        ({"momentum": [0.0, 0.9]}, r"momentum must be a number; to swap it too, write HotSwap\("),
+        ({"loss_scale": "dynamic"}, "loss_scale must be finite and at least 1"),
+        ({"loss_scale": True}, "loss_scale must be finite and at least 1"),
         ({"momentum": -0.1}, r"HotSwapSGD\(momentum=-0\.1\): momentum must be finite and not negative"),
         ({"weight_decay": math.nan}, "weight_decay must be finite and not negative"),
     ],
@@ -130,6 +137,60 @@ def test_a_loss_in_place_of_a_closure(name: str) -> None:
 def test_arms_need_a_name() -> None:
     with pytest.raises(SettingError, match=r"as in arms=\{'lr': \[1, 0\.1\]\}"):
         HotSwap(torch.optim.SGD(NET.parameters(), lr=1.0), [1, 0.1])  # type: ignore[arg-type]
+
+
+def test_a_base_that_maximizes() -> None:
+    base = torch.optim.SGD(NET.parameters(), lr=0.1, maximize=True)
+    with pytest.raises(UnsupportedError, match="SGD has maximize=True and steps to larger ones; leave it out"):
+        HotSwap(base)
+
+
+def test_an_output_computed_before_the_step_is_warned_of_once() -> None:
+    net = model()
+    optimizer, plain = HotSwapSGD(net.parameters()), HotSwapSGD(net.parameters(), lr=[1e-30, 1e-31])
+    x, y = BATCH
+    before = weights(net)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain.step(lambda: nn.functional.cross_entropy(net(x), y))  # nothing moves: there is nothing to see
+    output = net(x)
+    with pytest.warns(HotSwapWarning, match="All 33 trials had exactly the loss of the start point") as caught:
+        optimizer.step(lambda: nn.functional.cross_entropy(output, y))
+    assert caught[0].filename == __file__
+    assert same(weights(net), before)
+    output = net(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step(lambda: nn.functional.cross_entropy(output, y))
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (
+            lambda part: (nn.functional.cross_entropy(NET(part[0]), part[1]), 1),
+            "came as a tuple; return the loss alone",
+        ),
+        (lambda part: backwarded(nn.functional.cross_entropy(NET(part[0]), part[1])), "has had its backward already"),
+    ],
+)
+def test_losses_of_minibatches(loss: Callable[[Any], Any], message: str) -> None:
+    optimizer = HotSwapSGD(NET.parameters())
+    with pytest.raises(ClosureError, match=message):
+        optimizer.step(hotswap.accumulate(loss, batches(2)))
+
+
+def backwarded(loss: torch.Tensor) -> torch.Tensor:
+    loss.backward()
+    return loss
+
+
+def test_the_checkpoint_of_another_base() -> None:
+    saved = HotSwapSGD(NET.parameters()).state_dict()
+    optimizer = HotSwap(torch.optim.Adam(NET.parameters()))
+    with pytest.raises(CheckpointError, match=r"have no betas and no eps, which Adam needs; construct the optimizer"):
+        optimizer.load_state_dict(saved)
+    optimizer.step(loss_of(NET, BATCH))
 
 
 def test_a_grad_scaler_is_refused_with_what_to_do_instead() -> None:

@@ -366,11 +366,19 @@ def test_a_backward_on_top_of_others_is_refused(steps: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")
-def test_a_backward_on_top_of_what_was_left_and_added_to_is_refused() -> None:
+@pytest.mark.parametrize("clear", [False, True])
+@pytest.mark.parametrize("before", ["its own backward", "forward only", "no closure"])
+def test_a_backward_on_top_of_what_was_left_and_added_to_is_refused(before: str, clear: bool) -> None:
     net = model()
     optimizer = HotSwapSGD(net.parameters())
     first, second = batches(2)
-    optimizer.step(backward_in(net, first))
+    if before == "no closure":
+        loss_of(net, first)().backward()
+        optimizer.step()
+    else:
+        optimizer.step(backward_in(net, first) if before == "its own backward" else loss_of(net, first))
+    if clear:
+        optimizer.zero_grad()
     loss_of(net, first)().backward()  # into the same tensors
     with pytest.raises(hotswap.UnsupportedError, match="on top of gradients that were accumulated"):
         optimizer.step(backward_in(net, second))

@@ -8,6 +8,7 @@ Choose `lr_scheduler_type="constant"` in the arguments: a schedule scales the ra
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from transformers import Trainer
 
 from hotswap.optim import HotSwap
+from hotswap.optim.trials import HotSwapWarning
 
 __all__ = ["HotSwapTrainer"]
 
@@ -33,6 +35,13 @@ class HotSwapTrainer(Trainer):
         optimizer = self._hot_swapped()
         if optimizer is not None:
             optimizer.zero_grad()
+        elif self.optimizer is None:
+            warnings.warn(
+                "HotSwapTrainer was given no hot-swapped optimizer, so it trains as Trainer does; pass "
+                "optimizers=(hotswap.HotSwapSGD(model.parameters()), None).",
+                HotSwapWarning,
+                stacklevel=2,
+            )
         return super().train(*args, **kwargs)
 
     def _hot_swapped(self) -> HotSwap | None:

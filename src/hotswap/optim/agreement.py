@@ -38,7 +38,8 @@ class Agreement:
         """One all-reduce. NaN in one process is NaN in all."""
         if not self._active():
             return float(loss)
-        shared = torch.as_tensor(loss, dtype=torch.float64).detach().reshape(1).to(self._device())
+        loss = torch.as_tensor(loss, dtype=torch.float64).detach().reshape(1)
+        shared = loss.to(self._device(), copy=True)  # what is summed up is not the loss that the user gets
         dist.all_reduce(shared, group=self.group)
         return shared.item() / dist.get_world_size(self.group)
 

@@ -15,7 +15,7 @@ from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState
 from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
-from hotswap.optim.checkpoint import OwnState, pack, unpack
+from hotswap.optim.checkpoint import OwnState, check_groups, pack, unpack
 from hotswap.optim.gradients import LossScale
 from hotswap.optim.guards import Guard
 from hotswap.optim.leftovers import Leftovers
@@ -50,7 +50,7 @@ class Around(Optimizer):
         """What belongs to this object alone, and goes into no copy or checkpoint."""
         self._proposed: tuple[Bandit, Array, BanditState] | None = None  # made where the bandit has just learned
         self._asked: tuple[Closure, Tensor | float] | None = None
-        self._busy = False
+        self._busy = self._saw_change = False
         self._itself = weakref.ref(self)
         self._guard, self._leftovers = Guard(self._module), Leftovers()
         self._agreement = Agreement(self._process_group, lambda: self._parameters()[0].device)
@@ -108,6 +108,7 @@ class Around(Optimizer):
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
+        check_groups(plain["param_groups"], self.base)
         self.base.load_state_dict(plain)
         restore_state(self.base, plain)
         real = self._real

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from hotswap.arms import Arms
 from hotswap.bandits import BanditState
@@ -86,6 +87,18 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
         else (float(entry["loss_scale"][0]), int(entry["loss_scale"][1])),
     )
     return {**state_dict, "param_groups": [plain_first, *others]}, own
+
+
+def check_groups(groups: list[dict[str, Any]], base: Optimizer) -> None:
+    """Raise where the groups are those of another optimizer, which the base would take and then stumble over."""
+    needed = {name for name, value in base.defaults.items() if isinstance(value, float | tuple)}
+    for group in groups:
+        if missing := needed - group.keys():
+            raise CheckpointError(
+                f"The checkpoint is of another base optimizer: its parameter groups have no "
+                f"{' and no '.join(sorted(missing))}, which {type(base).__name__} needs; construct the optimizer "
+                "around the same base before loading."
+            )
 
 
 def _described(arms: Arms) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.bandits import Bandit
-from hotswap.errors import LossError, SettingError
+from hotswap.errors import LossError, SettingError, UnsupportedError
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
@@ -30,6 +30,11 @@ def check_parts(optimizer: Any) -> None:
                 f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
                 f"it has {', '.join(sorted(swappable))}."
             )
+    if any(group.get("maximize") for group in base.param_groups):
+        raise UnsupportedError(
+            f"HotSwap searches for a smaller loss, but {type(base).__name__} has maximize=True and steps to larger "
+            "ones; leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
+        )
     if not any(group["params"] for group in base.param_groups):
         raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
     module: object = optimizer._module

@@ -103,7 +103,7 @@ class LossScale:
     """
 
     def __init__(self, value: float, patience: int = 2000) -> None:
-        if not (math.isfinite(value) and value >= 1):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 1):
             raise SettingError(
                 f"HotSwap(loss_scale={value!r}): loss_scale must be finite and at least 1, such as 65536."
             )
@@ -209,7 +209,15 @@ class Accumulated(WithBackward):
 
         def each(part: Tensor) -> None:
             _require_graph(part)
-            torch.autograd.backward(part if factor == 1.0 else part * factor)
+            try:
+                torch.autograd.backward(part if factor == 1.0 else part * factor)
+            except RuntimeError as error:
+                if "second time" not in str(error):
+                    raise
+                raise ClosureError(
+                    "accumulate(): the loss of a minibatch has had its backward already; return it without calling "
+                    "backward(), which the optimizer does."
+                ) from None
 
         return self._sum(each)
 
@@ -217,7 +225,13 @@ class Accumulated(WithBackward):
         total: Tensor | None = None
         for number, (batch, weight) in enumerate(zip(self.batches, self.weights, strict=True), start=1):
             with self._quiet(last=number == len(self.batches)):
-                part = scalar(self.loss(batch), "The loss of a minibatch") * weight
+                loss: object = self.loss(batch)
+                if isinstance(loss, tuple):
+                    raise ClosureError(
+                        "accumulate(): the loss of a minibatch came as a tuple; return the loss alone, and keep what "
+                        "else there is yourself, where hotswap.in_trial() is false."
+                    )
+                part = scalar(loss, "The loss of a minibatch") * weight
                 each(part)
             total = part.detach() if total is None else total + part.detach()
         assert total is not None  # there is at least one
@@ -290,7 +304,7 @@ def _require_graph(loss: Tensor) -> None:
     if not loss.requires_grad:
         raise ClosureError(
             "The closure's loss has no graph, so it has no gradient; compute it from the model's output with "
-            "gradients enabled, and do not detach it or call .item() on it."
+            "gradients enabled, do not detach it or call .item() on it, and leave some parameter that requires_grad."
         )
 
 

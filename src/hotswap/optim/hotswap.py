@@ -29,6 +29,7 @@ from hotswap.optim.trials import (
     warn_of_another_loss,
     warn_of_no_search,
     warn_of_own_backward,
+    warn_of_the_same_loss,
 )
 from hotswap.optim.wrapped import Given, unwrap
 from hotswap.rewards import LogReduction, Reward
@@ -52,6 +53,8 @@ class _Start(NamedTuple):
     """Whether there is no gradient to walk along, because the loss scale was too large."""
     exact: Mapping[int, Tensor] = NONE
     """See `GradientPass.exact`."""
+    watched: bool = True
+    """Whether the gradient pass ran where trials can have its random numbers and buffers again."""
 
 
 class HotSwap(Around):
@@ -150,13 +153,15 @@ class HotSwap(Around):
         trial_closure: Closure | None = None,
         loss: Tensor | float | None = None,
     ) -> Tensor | None:
-        """Search for a step and take it. Returns the loss before it, detached.
+        """Search for a step and take it. Returns the loss before it, detached: in several processes this one's own,
+        whereas `last_step.loss_before` is their mean.
 
         Args:
             closure: computes the loss, forward only, at the parameters as they are; or the pair `(loss, anything)`.
             trial_closure: judges the trials instead of `closure`. Without a `closure`, the gradients that are in
                 `.grad` already are used, and `loss` is what `trial_closure` would give at the start point.
-            loss: see `trial_closure`; saves the evaluation of it at the start point.
+            loss: what `trial_closure` gives at the start point. With a `closure` it saves that evaluation; without
+                one it must be given.
 
         Without any of them nothing is searched and nothing learned: the base optimizer takes a step with the values
         in force, which before the first search are those of the smallest arm.
@@ -267,6 +272,7 @@ class HotSwap(Around):
         chosen = self.search.choose(walk)
         if chosen < 0:
             self._move.back()
+            self._check_that_something_changed(start.to_beat, trials)
         elif chosen != trials[-1][0]:
             self._move.to(chosen)
         return walk.start, chosen if chosen >= 0 else None, trials
@@ -295,7 +301,18 @@ class HotSwap(Around):
             again = self._judge(start, checks=True)
             rough = start.loss.dtype in (torch.float16, torch.bfloat16)
             if not math.isclose(again, start.to_beat, rel_tol=3e-2 if rough else 1e-3, abs_tol=1e-6):
-                warn_of_another_loss(start.to_beat, again)
+                warn_of_another_loss(start.to_beat, again, watched=start.watched)
+
+    def _check_that_something_changed(self, to_beat: float, trials: list[tuple[int, float]]) -> None:
+        """Once: a rate so large that the weights are others must show in the loss."""
+        if not self._saw_change and len(trials) > 1:
+            self._saw_change = True
+            if all(loss == to_beat for _, loss in trials):
+                self._move.to(trials[0][0])
+                moved = self._move.has_moved()
+                self._move.back()
+                if moved:
+                    warn_of_the_same_loss(len(trials))
 
     def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
         """Every arm tried is rewarded, not only the one taken."""
@@ -358,8 +375,9 @@ class HotSwap(Around):
                     "brings gradients of its own; pass a closure, or leave loss_scale out."
                 )
             self._leftovers.begin(by_closure=False)
+            watched = self._guard.watched
             self._guard.start_here(parameters)
-            return self._start_from_gradients(parameters, trial_closure, loss)
+            return self._start_from_gradients(parameters, trial_closure, loss)._replace(watched=watched)
         with self._guard.gradient_pass(parameters):
             passed = run_gradient_pass(closure, parameters, self._loss_scale, self._leftovers.others(parameters))
             given.run_hooks()

@@ -21,11 +21,14 @@ __all__ = ["Leftovers", "Watch", "refuse_addition"]
 class Leftovers:
     """The gradients that the latest step left, as long as they are in `.grad` and nobody has written to them.
 
-    Noted after steps whose closure ran its own backward; for others there is nothing to tell apart, and no cost.
+    Noted after steps whose closure ran its own backward. After others only the first of them is: such closures rarely
+    come after them, and a step should not pay for all.
     """
 
     def __init__(self) -> None:
-        self._left: list[tuple[TensorWeakRef, int]] | None = []
+        self._left: list[tuple[TensorWeakRef, int]] = []
+        self._first: int | None = None
+        """The id of the one parameter that was noted; None if all were."""
         self._by_closure: bool | None = None
 
     def begin(self, *, by_closure: bool) -> None:
@@ -35,18 +38,19 @@ class Leftovers:
     def note(self, parameters: list[Tensor]) -> None:
         """The end of a step: what is in `.grad` has been used, if the step came so far."""
         if self._by_closure is not None:
-            self._left = _references(parameters) if self._by_closure else None
+            first = None if self._by_closure else next((p for p in parameters if p.grad is not None), None)
+            self._left = _references(parameters if first is None else [first])
+            self._first = None if first is None else id(first)
             self._by_closure = None
 
     def others(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parameters in whose `.grad` somebody else has put something since."""
-        if self._left is None:
-            return []
         used = {id(gradient): version for ref, version in self._left if (gradient := ref()) is not None}
         return [
             parameter
             for parameter in parameters
-            if (gradient := parameter.grad) is not None
+            if (self._first is None or id(parameter) == self._first)
+            and (gradient := parameter.grad) is not None
             and parameter.requires_grad
             and used.get(id(gradient)) != local(gradient)._version
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hotswap.arms import log_grid
 from hotswap.bandits import Bandit
@@ -62,8 +62,18 @@ class HotSwapSGD(HotSwap):
         if not params:
             raise SettingError("HotSwapSGD: there are no parameters; pass model.parameters().")
         for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
+            if not isinstance(value, int | float | Tensor):
+                raise SettingError(
+                    f"HotSwapSGD({name}={value!r}): {name} must be a number; to swap it too, write "
+                    f"HotSwap(torch.optim.SGD(...), arms={{'lr': hotswap.log_grid(), {name!r}: [...]}})."
+                )
             if not 0 <= value < float("inf"):
                 raise SettingError(f"HotSwapSGD({name}={value!r}): {name} must be finite and not negative.")
+        if isinstance(lr, int | float):
+            raise SettingError(
+                f"HotSwapSGD(lr={lr!r}): lr is what rates there are to choose from, not one of them; leave it out for "
+                "33 from 1e2 to 1e-6, or give others, such as hotswap.log_grid(1, 1e-3, 7)."
+            )
         base = torch.optim.SGD(params, lr=1.0, momentum=momentum, weight_decay=weight_decay)
         super().__init__(
             base,

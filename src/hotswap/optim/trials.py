@@ -88,12 +88,28 @@ def warn_of_own_backward() -> None:
     )
 
 
-def warn_of_another_loss(first: float, again: float) -> None:
+def warn_of_another_loss(first: float, again: float, *, watched: bool) -> None:
     """Say why a search is no use with this closure."""
+    advice = (
+        "load the minibatch outside of it, and draw random numbers with torch's default generator, which a step "
+        "rewinds for every trial."
+        if watched
+        else "call the model and backward() inside `with optimizer.gradient_pass():`, so that trials see the same "
+        "dropout masks and buffers, and pass the loss of the same minibatch."
+    )
     warnings.warn(
         f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A search compares losses, "
-        "so it needs a closure that computes the same one every time: load the minibatch outside of it, and draw "
-        "random numbers with torch's default generator, which a step rewinds for every trial.",
+        f"so it needs a closure that computes the same one every time: {advice}",
+        HotSwapWarning,
+        stacklevel=8,
+    )
+
+
+def warn_of_the_same_loss(trials: int) -> None:
+    """Say what it means that nothing changes, wherever the parameters are."""
+    warnings.warn(
+        f"All {trials} trials had exactly the loss of the start point, so the closure does not see that the parameters "
+        "move: call the model inside of it, optimizer.step(lambda: loss_fn(model(x), y)), and not before.",
         HotSwapWarning,
         stacklevel=8,
     )
@@ -103,7 +119,8 @@ def warn_of_no_search() -> None:
     """Say what a loop in torch's usual style does here."""
     warnings.warn(
         "step() was called without a closure, so nothing is searched and nothing learned: the smallest rate applies. "
-        "Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer does the backward.",
+        "Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer does the backward. "
+        "Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before.",
         HotSwapWarning,
         stacklevel=6,
     )

@@ -84,6 +84,11 @@ OPTIMIZERS: dict[str, Callable[[Any], HotSwap]] = {
 }
 
 
+def seen(loss: Tensor, values: list[float]) -> Tensor:
+    values.append(loss.item())
+    return loss
+
+
 def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """200 steps: the same weights everywhere, one collective a trial, and it learns."""
     torch.manual_seed(rank)  # dropout differs between processes
@@ -94,7 +99,9 @@ def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     losses, collectives = [], []
     for x, y in minibatches(rank, 200):
         before = counted[0]
-        optimizer.step(lambda x=x, y=y: cross_entropy(replica(x), y))
+        own: list[float] = []
+        loss = optimizer.step(lambda x=x, y=y, own=own: seen(cross_entropy(replica(x), y).double(), own))
+        assert loss.item() == own[0]  # and not what all of them have together
         assert optimizer.last_step is not None
         losses.append(optimizer.last_step.loss_before)
         collectives.append(counted[0] - before - len(optimizer.last_step.trials))

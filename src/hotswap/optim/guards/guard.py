@@ -70,6 +70,11 @@ class Guard:
         self._parts = self._roots.parts(parameters, self._parts)
         self._after.read(self._parts.buffers())
 
+    @property
+    def watched(self) -> bool:
+        """Whether a gradient pass has been seen, of which no step has come yet."""
+        return self._random is not None
+
     def drop(self) -> None:
         """Forget a gradient pass that no step will come of."""
         self._random = None

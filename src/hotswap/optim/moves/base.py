@@ -164,6 +164,14 @@ class Move(ABC):
         for moving in self._moving:
             moving.back()
 
+    def has_moved(self) -> bool:
+        """Whether any parameter is elsewhere than at the saved θ."""
+        return any(
+            not torch.equal(parameter, saved.to(parameter.dtype))
+            for moving in self._moving
+            for parameter, saved in zip(moving.parameters, moving.origin, strict=True)
+        )
+
     @abstractmethod
     def commit(self, arm: int | None) -> None:
         """Let the base optimizer's state advance by this step's gradient, and what is kept in float32 go with `arm`.
