@@ -141,8 +141,12 @@ def test_arms_need_a_name() -> None:
 
 def test_a_base_that_maximizes() -> None:
     base = torch.optim.SGD(NET.parameters(), lr=0.1, maximize=True)
-    with pytest.raises(UnsupportedError, match="SGD has maximize=True and steps to larger ones; leave it out"):
+    with pytest.raises(UnsupportedError, match="has maximize=True and steps to larger ones; leave it out"):
         HotSwap(base)
+    optimizer = HotSwapSGD(NET.parameters())
+    with pytest.raises(UnsupportedError, match="has maximize=True"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "maximize": True})
+    assert len(optimizer.param_groups) == 1
 
 
 def test_an_output_computed_before_the_step_is_warned_of_once() -> None:

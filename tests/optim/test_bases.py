@@ -36,10 +36,6 @@ BASES: dict[str, Build] = {
     "adagrad": lambda p: torch.optim.Adagrad(p, lr_decay=0.1, weight_decay=0.1),
     "adamax": lambda p: torch.optim.Adamax(p, weight_decay=0.1),
 }
-MAXIMIZING: dict[str, Build] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.7, weight_decay=0.1, maximize=True),
-    "adam": lambda p: torch.optim.Adam(p, weight_decay=0.1, maximize=True),
-}
 FEW = {"lr": log_grid(1.0, 1e-4, 9)}
 
 
@@ -69,25 +65,6 @@ def test_scaling_one_displacement_is_the_same_as_repeating_the_step(name: str) -
     assert sum(r.arm is not None for r in records) > 30
     for a, b in zip(fast.parameters(), slow.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("move", ["fast", "exact"])
-@pytest.mark.parametrize("name", MAXIMIZING)
-def test_a_maximizing_base_climbs_so_no_trial_beats_the_start(name: str, move: str) -> None:
-    net = model(dtype=D)
-    before = weights(net)
-    _, records = run(MAXIMIZING[name], 3, net, forced=Exact if move == "exact" else None)
-    assert all(r.arm is None for r in records)
-    assert same(weights(net), before)
-
-
-@pytest.mark.parametrize("name", MAXIMIZING)
-def test_maximizing_displacements(name: str) -> None:
-    losses = []
-    for forced in (None, Exact):
-        _, records = run(MAXIMIZING[name], 3, model(dtype=D), forced=forced)
-        losses.append([loss for r in records for _, loss in r.trials])
-    assert losses[0] == pytest.approx(losses[1], abs=1e-10)
 
 
 def test_muon() -> None:

@@ -16,6 +16,7 @@ from hotswap.bandits import Bandit, BanditState
 from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
 from hotswap.optim.checkpoint import OwnState, check_groups, pack, unpack
+from hotswap.optim.checks import refuse_maximizing
 from hotswap.optim.gradients import LossScale
 from hotswap.optim.guards import Guard
 from hotswap.optim.leftovers import Leftovers
@@ -89,6 +90,7 @@ class Around(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base optimizer."""
+        refuse_maximizing([param_group])
         self.base.add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:

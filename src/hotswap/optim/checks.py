@@ -13,7 +13,7 @@ from hotswap.errors import LossError, SettingError, UnsupportedError
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_parts", "initial_lr", "refuse_negative"]
+__all__ = ["check_parts", "initial_lr", "refuse_maximizing", "refuse_negative"]
 
 
 def check_parts(optimizer: Any) -> None:
@@ -30,11 +30,7 @@ def check_parts(optimizer: Any) -> None:
                 f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
                 f"it has {', '.join(sorted(swappable))}."
             )
-    if any(group.get("maximize") for group in base.param_groups):
-        raise UnsupportedError(
-            f"HotSwap searches for a smaller loss, but {type(base).__name__} has maximize=True and steps to larger "
-            "ones; leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
-        )
+    refuse_maximizing(base.param_groups)
     if not any(group["params"] for group in base.param_groups):
         raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
     module: object = optimizer._module
@@ -47,6 +43,15 @@ def check_parts(optimizer: Any) -> None:
             raise SettingError(
                 f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
             )
+
+
+def refuse_maximizing(groups: list[dict[str, Any]]) -> None:
+    """A base that climbs is never found to have done well."""
+    if any(group.get("maximize") for group in groups):
+        raise UnsupportedError(
+            "HotSwap searches for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
+            "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
+        )
 
 
 def initial_lr(base: Optimizer) -> float:

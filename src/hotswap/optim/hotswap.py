@@ -304,12 +304,12 @@ class HotSwap(Around):
                 warn_of_another_loss(start.to_beat, again, watched=start.watched)
 
     def _check_that_something_changed(self, to_beat: float, trials: list[tuple[int, float]]) -> None:
-        """Once: a rate so large that the weights are others must show in the loss."""
+        """Once: weights that are others by a tenth must show in the loss."""
         if not self._saw_change and len(trials) > 1:
             self._saw_change = True
             if all(loss == to_beat for _, loss in trials):
                 self._move.to(trials[0][0])
-                moved = self._move.has_moved()
+                moved = self._move.has_moved(0.1)
                 self._move.back()
                 if moved:
                     warn_of_the_same_loss(len(trials))

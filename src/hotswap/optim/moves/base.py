@@ -164,10 +164,10 @@ class Move(ABC):
         for moving in self._moving:
             moving.back()
 
-    def has_moved(self) -> bool:
-        """Whether any parameter is elsewhere than at the saved θ."""
+    def has_moved(self, share: float) -> bool:
+        """Whether some parameter has moved away from the saved θ by this share of its length, at least."""
         return any(
-            not torch.equal(parameter, saved.to(parameter.dtype))
+            bool(torch.linalg.vector_norm(parameter - saved) > share * torch.linalg.vector_norm(saved))
             for moving in self._moving
             for parameter, saved in zip(moving.parameters, moving.origin, strict=True)
         )

@@ -162,7 +162,7 @@ class GradientMove(Scaled):
         if mu:
             fresh = 1.0 - float(group["dampening"]) if buffers else 1.0
             fresh = 1.0 + mu * fresh if group["nesterov"] else fresh
-        terms = [(-fresh if group["maximize"] else fresh, moving.gradients)]
+        terms = [(fresh, moving.gradients)]
         if group["weight_decay"]:
             terms.append((fresh * float(group["weight_decay"]), moving.origin))
         if mu and buffers:
@@ -183,7 +183,7 @@ class GradientMove(Scaled):
                     dtype = torch.float32 if moving.kind.rounded else owner.dtype
                     self.base.state[owner]["momentum_buffer"] = torch.zeros_like(owner, dtype=dtype)
                 buffers, fresh = self._buffers(moving), 1.0
-            torch._foreach_add_(buffers, moving.gradients, alpha=-fresh if group["maximize"] else fresh)
+            torch._foreach_add_(buffers, moving.gradients, alpha=fresh)
             if group["weight_decay"]:
                 torch._foreach_add_(buffers, moving.origin, alpha=fresh * float(group["weight_decay"]))
 
@@ -219,7 +219,7 @@ class LinearMove(Scaled):
                     continue
                 if self._couples(moving.group):
                     torch._foreach_copy_(room, moving.gradients)
-                    torch._foreach_add_(room, moving.origin, alpha=_decay(moving.group))
+                    torch._foreach_add_(room, moving.origin, alpha=float(moving.group["weight_decay"]))
                     for owner, decayed in zip(moving.owners, room, strict=True):
                         owner.grad = shared_like(owner, decayed)  # where the displacement will be
                 torch._foreach_zero_(moving.parameters)
@@ -238,7 +238,7 @@ class LinearMove(Scaled):
         torch._foreach_zero_(room)
         gradients = [gradient.float() for gradient in moving.gradients]
         if self._couples(moving.group):
-            gradients = list(torch._foreach_add(gradients, moving.origin, alpha=_decay(moving.group)))
+            gradients = list(torch._foreach_add(gradients, moving.origin, alpha=float(moving.group["weight_decay"])))
         stand_ins = [shared_like(owner, zeros) for owner, zeros in zip(moving.owners, room, strict=True)]
         for owner, stand_in, gradient in zip(moving.owners, stand_ins, gradients, strict=True):
             stand_in.grad = shared_like(owner, gradient)
@@ -259,9 +259,3 @@ class LinearMove(Scaled):
 
     def advance(self) -> None:
         """See `Scaled.advance`: `prepare` has done it."""
-
-
-def _decay(group: Group) -> float:
-    """What a coupled weight decay adds to the gradient, in units of θ."""
-    decay = float(group["weight_decay"])
-    return -decay if group.get("maximize") else decay
