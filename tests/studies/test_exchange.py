@@ -20,7 +20,7 @@ from hotswap.cli import app
 from hotswap.errors import StudyError
 from hotswap.studies import exchange, exported
 from hotswap.studies.exchange import export, import_files, import_into
-from hotswap.studies.exported import Origin, origin
+from hotswap.studies.exported import Origin, origin, read_exports
 from hotswap.studies.extras import digest, keep_singles
 from hotswap.studies.families import NetworkSpec
 from hotswap.studies.plan import Unit, plan
@@ -130,7 +130,7 @@ def test_a_part_of_a_table(tmp_path: Path) -> None:
         assert set(store.metrics()["algorithm"]) == {"ducb"}
         assert {unit.split("-")[0] for unit in store.provenance()} == {"ducb"}
         assert {run.split("-")[0] for run in store.marks()} == {"ducb"}
-        import_files(store, [file], algorithms=["sgd"], batch_sizes=[10])
+        import_into(folder, read_exports([file], ["sgd"], [10]))
         assert {exported._unit_of(run) for run in store.metrics()["run"]} == {"ducb-b10", "ducb-b20", "sgd-b10"}
         import_files(store, [file])
         assert content(store)[:-1] == expected[:-1]
@@ -140,7 +140,7 @@ def test_a_part_of_a_table(tmp_path: Path) -> None:
             ({"batch_sizes": [10, 99]}, "No file has the batch size 99, but 10, 20; nothing was imported"),
         ):
             with pytest.raises(StudyError, match=sentence):
-                import_files(store, [file], **asked)
+                import_into(folder, read_exports([file], **asked))
         assert content(store) == before
 
 
@@ -152,12 +152,23 @@ def test_a_part_of_several_tables(tmp_path: Path) -> None:
         with Store.create(tmp_path / name, part, precision="fp32") as store:
             fill(store, plan(part)[0])
             files.append(export(store, tmp_path / f"{name}.csv")[0])
-    assert import_into(tmp_path / "new", files, algorithms=["ducb"]) == 4
+    assert import_into(tmp_path / "new", read_exports(files, ["ducb"])) == 4
     with Store.open(tmp_path / "new") as store:
         assert set(store.metrics()["algorithm"]) == {"ducb"}
     with pytest.raises(StudyError, match="No file has these algorithms with these batch sizes"):
-        import_into(tmp_path / "other", files, algorithms=["ducb"], batch_sizes=[10])
+        import_into(tmp_path / "other", read_exports(files, ["ducb"], [10]))
     assert not (tmp_path / "other").exists()
+
+
+def test_without_extents_the_study_itself_says_what_there_is(tmp_path: Path) -> None:
+    """Nobody writes such a file, but who edits one may."""
+    with make(tmp_path / "a") as store:
+        file = export(store, tmp_path / "x.csv")[0]
+        expected = content(store)
+    document(lambda d: d.update(specs=[]))(file)
+    assert import_into(tmp_path / "new", read_exports([file])) == 24
+    with Store.open(tmp_path / "new") as store:
+        assert content(store) == expected
 
 
 def test_an_import_that_is_refused_founds_no_study(tmp_path: Path) -> None:
@@ -168,8 +179,8 @@ def test_an_import_that_is_refused_founds_no_study(tmp_path: Path) -> None:
             store.record(unit, 1, [row(run.id, 1, train_nll=value) for run in unit.runs], [])
             files.append(export(store, tmp_path / f"{value}.csv")[0])
     with pytest.raises(StudyError, match="nothing was imported"):
-        import_into(tmp_path / "new", files)
-    assert not (tmp_path / "new" / "ledger.sqlite").exists()
+        import_into(tmp_path / "new", read_exports(files))
+    assert not (tmp_path / "new").exists()
 
 
 def timed(folder: Path, numbers: float = 1.0) -> Store:
@@ -189,7 +200,7 @@ def test_timings_come_along_with_a_folder(tmp_path: Path) -> None:
     with timed(tmp_path / "a") as store:
         export(store, tmp_path / "first")
     with Store.create(tmp_path / "b", study(), precision="fp32") as copy:
-        import_files(copy, [tmp_path / "first"], algorithms=["ducb"])
+        import_into(copy.folder, read_exports([tmp_path / "first"], ["ducb"]))
         import_files(copy, [tmp_path / "first"])
         export(copy, tmp_path / "second")
         for name in ("timing.parquet", "curves.parquet", "metrics.parquet"):
@@ -212,8 +223,8 @@ def test_other_timings_are_refused_and_nothing_is_changed(tmp_path: Path) -> Non
             import_files(store, [tmp_path / "first"])
         assert content(store) == before
     with pytest.raises(StudyError, match=r"second/(timing|curves)\.parquet is another table than .+first/"):
-        import_into(tmp_path / "c", [tmp_path / "first", tmp_path / "second"])
-    assert sorted(path.name for path in (tmp_path / "c").glob("*.*")) == []
+        import_into(tmp_path / "c", read_exports([tmp_path / "first", tmp_path / "second"]))
+    assert not (tmp_path / "c").exists()
     with make(tmp_path / "d") as store:
         with pytest.raises(StudyError, match=r"first has curves, timing of single runs, which .+d has not"):
             export(store, tmp_path / "first")

@@ -197,13 +197,10 @@ def import_(
     """
     need("pandas", "Importing reads tables")
     from hotswap.studies.exchange import import_into
+    from hotswap.studies.exported import read_exports
 
-    added = import_into(
-        folder,
-        files,
-        algorithms=[name.value for name in algorithm] if algorithm else None,
-        batch_sizes=batch_size or None,
-    )
+    names = [name.value for name in algorithm] if algorithm else None
+    added = import_into(folder, read_exports(files, names, batch_size or None))
     out.print(f"{added} rows are new in {folder}.")
 
 

@@ -51,6 +51,7 @@ class Update(ABC):
 
     def __init__(self, model: Model, theta: Tensor, arms: int = 0) -> None:
         self.model, self.theta = model, theta
+        self.watched = True
         self.tally = Tally.zero(len(theta), arms, theta.device)
 
     @abstractmethod
@@ -70,6 +71,7 @@ class Update(ABC):
 
     def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Called before the steps of epoch number `epoch`, counted from 0; `watched`: its tally will be read."""
+        self.watched = watched
         self.tally.clear()
 
 
@@ -89,7 +91,6 @@ class Sgd(Update):
         self.first = torch.tensor(rates, dtype=torch.float64)
         self.decays = torch.tensor(decays, dtype=torch.float64)
         self.groups = _groups(momenta)
-        self.watched = True
         self.rates = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
         self.velocity = torch.zeros_like(theta[: sum(momentum != 0 for momentum in momenta)])
 
@@ -100,8 +101,7 @@ class Sgd(Update):
 
     def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """See `Update.begin_epoch`."""
-        super().begin_epoch(epoch)
-        self.watched = watched
+        super().begin_epoch(epoch, watched=watched)
         self.rates.copy_(self.first * self.decays**epoch)
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
@@ -146,12 +146,6 @@ class AdaDelta(Update):
         super().__init__(model, theta)
         self.rho, self.eps, self.lr = rho, eps, lr
         self.squares, self.moves = torch.zeros_like(theta), torch.zeros_like(theta)
-        self.watched = True
-
-    def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
-        """See `Update.begin_epoch`."""
-        super().begin_epoch(epoch)
-        self.watched = watched
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""

@@ -51,7 +51,7 @@ class Around(Optimizer):
         """What belongs to this object alone, and goes into no copy or checkpoint."""
         self._proposed: tuple[Bandit, Array, BanditState] | None = None  # made where the bandit has just learned
         self._asked: tuple[Closure, Tensor | float] | None = None
-        self._busy = self._saw_change = False
+        self._busy = self._checked_change = False
         self._itself = weakref.ref(self)
         self._guard, self._leftovers = Guard(self._module), Leftovers()
         self._agreement = Agreement(self._process_group, lambda: self._parameters()[0].device)

@@ -305,8 +305,8 @@ class HotSwap(Around):
 
     def _check_that_something_changed(self, to_beat: float, trials: list[tuple[int, float]]) -> None:
         """Once: weights that are others by a tenth must show in the loss."""
-        if not self._saw_change and len(trials) > 1:
-            self._saw_change = True
+        if not self._checked_change and len(trials) > 1:
+            self._checked_change = True
             if all(loss == to_beat for _, loss in trials):
                 self._move.to(trials[0][0])
                 moved = self._move.has_moved(0.1)

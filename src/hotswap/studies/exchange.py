@@ -15,7 +15,8 @@ The provenance is written last: whoever finds one whose checksums fit has all fi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,47 +85,37 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
     return (*written.values(), provenance)
 
 
-def import_into(
-    folder: Path,
-    files: Sequence[Path | str],
-    *,
-    algorithms: Collection[str] | None = None,
-    batch_sizes: Collection[int] | None = None,
-) -> int:
-    """`import_files` into the study in a folder; where there is none, one is made of what is imported."""
-    exports = read_exports(files, algorithms, batch_sizes)
+def import_into(folder: Path, exports: Sequence[Exported]) -> int:
+    """Merge what was read into the study in a folder; return how many rows are new.
+
+    Where there is no study yet, one is made of what is imported; for nothing to be left of one that is refused, that is
+    tried elsewhere first.
+
+    Raises:
+        StudyError: See `import_files`.
+    """
     if (folder / LEDGER).exists():
         with Store.open(folder) as store:
             return _import(store, exports)
-    first = next(item.origin for item in exports if item.specs)
-    try:
-        with Store.create(folder, first.study, precision=first.precision, dtype=first.dtype) as store:
-            return _import(store, exports)
-    except StudyError:
-        for path in folder.glob(f"{LEDGER}*"):
-            path.unlink()
-        raise
+    first = next((item for item in exports if item.specs), exports[0]).origin
+    with tempfile.TemporaryDirectory() as elsewhere:
+        for place in (Path(elsewhere), folder):
+            with Store.create(place, first.study, precision=first.precision, dtype=first.dtype) as store:
+                added = _import(store, exports)
+    return added
 
 
-def import_files(
-    store: Store,
-    files: Iterable[Path | str],
-    *,
-    algorithms: Collection[str] | None = None,
-    batch_sizes: Collection[int] | None = None,
-) -> int:
+def import_files(store: Store, files: Iterable[Path | str]) -> int:
     """Merge exported tables into a study, or nothing if anything contradicts; return how many rows are new.
 
-    The study grows by what the tables' own study covers beyond it, or by the part of it with these algorithms and
-    batch sizes. Where the same run and epoch is there already, all but `seconds` must be equal, and what is there
-    stays. Timings of single runs come along with a folder, all of them.
+    The study grows by what the tables' own study covers beyond it. Where the same run and epoch is there already, all
+    but `seconds` must be equal, and what is there stays. Timings of single runs come along with a folder, all of them.
 
     Raises:
-        StudyError: A file is missing, unreadable or not as it was written; none has what was asked for; it is of
-            another study or precision; it has a run that is not in the study, or another value for the same run and
-            epoch.
+        StudyError: A file is missing, unreadable or not as it was written; it is of another study or precision; it has
+            a run that is not in the study, or another value for the same run and epoch.
     """
-    return _import(store, read_exports(files, algorithms, batch_sizes))
+    return _import(store, read_exports(files))
 
 
 # Merging.

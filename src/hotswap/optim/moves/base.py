@@ -165,12 +165,13 @@ class Move(ABC):
             moving.back()
 
     def has_moved(self, share: float) -> bool:
-        """Whether some parameter has moved away from the saved θ by this share of its length, at least."""
-        return any(
-            bool(torch.linalg.vector_norm(parameter - saved) > share * torch.linalg.vector_norm(saved))
-            for moving in self._moving
-            for parameter, saved in zip(moving.parameters, moving.origin, strict=True)
-        )
+        """Whether the parameters together are away from the saved θ by more than this share of its length."""
+        moved = length = 0.0
+        for moving in self._moving:
+            for parameter, saved in zip(moving.parameters, moving.origin, strict=True):
+                moved += float((parameter - saved).double().square().sum())
+                length += float(saved.double().square().sum())
+        return moved > share**2 * length
 
     @abstractmethod
     def commit(self, arm: int | None) -> None:
