@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
+import hotswap
 from benchmarks import protections, step_cost
 from benchmarks.measuring import keep
 from hotswap.networks import multilayer_perceptron
@@ -27,11 +30,25 @@ def batch() -> tuple[Tensor, Tensor]:
 
 def test_every_protection_is_timed_and_put_back() -> None:
     before = [getattr(owner, attribute) for _, owner, attribute in protections.PIECES]
-    measured = protections.measure(small(), batch(), CPU, rounds=3)
+    measured = protections.measure(small, batch(), CPU, rounds=3)
     assert set(measured.spent) == set(protections.PROTECTIONS)
     assert all(seconds > 0 for seconds in measured.spent.values())
-    assert measured.trials >= 1
+    assert measured.step > 0
+    assert measured.bare > 0
+    assert measured.share == measured.longer / measured.step
     assert before == [getattr(owner, attribute) for _, owner, attribute in protections.PIECES]
+
+
+def test_steps_without_protections_have_none_and_as_many_trials() -> None:
+    torch.manual_seed(0)
+    model, (x, y) = small(), batch()
+    optimizer = hotswap.HotSwapSGD(model.parameters(), lr=[1.0, 0.1, 0.01], search=protections.TwoTrials())
+    for protected, forwards in ((True, 1), (False, 1 + 1 + protections.TRIALS), (True, 1 + 1 + protections.TRIALS + 1)):
+        with nullcontext() if protected else protections.unprotected():
+            optimizer.step(lambda: cross_entropy(model(x), y))
+        assert optimizer.last_step is not None
+        assert len(optimizer.last_step.trials) == protections.TRIALS
+        assert model.get_buffer("1.num_batches_tracked") == forwards
 
 
 def test_one_decision_of_two_processes_takes_time() -> None:
