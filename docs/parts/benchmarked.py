@@ -55,15 +55,15 @@ def protections() -> str:
         (
             row["network"],
             short(file["device"]),
-            f"{1e3 * row['step']:.1f}",
-            f"{row['trials']:.1f}",
+            *(f"{1e3 * row[name]:.2f}" for name in ("step", "bare")),
             *(f"{1e3 * row['spent'][name] / row['trials']:.3f}" for name in names),
-            f"{sum(row['spent'].values()) / row['step']:.1%}",
+            f"{row['longer'] / row['step']:.1%} ± {row['unsure'] / row['step']:.1%}",
         )
         for file in files
         for row in file["rows"]
     ]
-    headings = ("network", "device", "step, ms", "trials", *(f"{name}, ms a trial" for name in names), "of a step")
+    each = (f"{name}, ms a trial" for name in names)
+    headings = ("network", "device", "step, ms", "without, ms", *each, "of a step, together")
     decision = 1e3 * files[0]["one_decision"]
     more = f"One decision of two processes on one machine (gloo) takes {decision:.2f} ms a trial more."
     return f"{table(headings, rows, left=2)}\n\n{more}\n\n{sources(files)}"

@@ -485,3 +485,21 @@ def test_the_exception_travels_between_processes() -> None:
     copy = pickle.loads(pickle.dumps(UnitTaken("sgd-b64", 12)))
     assert (copy.unit, copy.pid, str(copy)) == ("sgd-b64", 12, "Unit sgd-b64 is being trained by process 12.")
     assert str(UnitTaken("sgd-b64", None)) == "Unit sgd-b64 is being trained by another process."
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("hotswap study run paper --out study", "hotswap study run paper --out study"),
+        ("hotswap study run ../mine.toml --out /home/me/x/", "hotswap study run mine.toml --out x"),
+        ("hotswap study run paper --out=/home/me/x --seeds=1", "hotswap study run paper --out=x --seeds=1"),
+        ("hotswap study run paper --out '/home/me/two words'", "hotswap study run paper --out 'two words'"),
+        ("hotswap study run paper --out ..", "hotswap study run paper --out .."),
+        ("hotswap study run paper --out 'half", "hotswap study run paper --out 'half"),
+    ],
+)
+def test_what_is_known_of_a_command_does_not_say_where_folders_are(tmp_path: Path, typed: str, kept: str) -> None:
+    with Store.create(tmp_path, study(), precision="fp32") as store:
+        store.add_provenance("unit", {"command": typed})
+        store.add_provenance("unit", {"command": kept})  # as an import of an export would
+        assert store.provenance() == {"unit": [{"command": kept}]}

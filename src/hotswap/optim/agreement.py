@@ -29,14 +29,15 @@ class Agreement:
             )
         self.group, self.device = group, device
 
-    def _active(self) -> bool:
+    def active(self) -> bool:
+        """Whether there are others to agree with."""
         if self.group is False or not (dist.is_available() and dist.is_initialized()):
             return False
         return dist.get_world_size(self.group) > 1
 
     def mean(self, loss: Tensor | float) -> float:
         """One all-reduce. NaN in one process is NaN in all."""
-        if not self._active():
+        if not self.active():
             return float(loss)
         loss = torch.as_tensor(loss, dtype=torch.float64).detach().reshape(1)
         shared = loss.to(self._device(), copy=True)  # what is summed up is not the loss that the user gets
@@ -45,7 +46,7 @@ class Agreement:
 
     def all(self, holds: bool) -> bool:
         """Whether it holds in all processes."""
-        if not self._active():
+        if not self.active():
             return holds
         failures = torch.tensor([0.0 if holds else 1.0], device=self._device())
         dist.all_reduce(failures, group=self.group)

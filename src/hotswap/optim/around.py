@@ -59,6 +59,8 @@ class Around(Optimizer):
 
     def _agree_on_shards(self, holds: bool) -> bool:
         """Gradients are the same in all processes, unless each has a part of them."""
+        if not self._agreement.active():
+            return holds
         sharded = any(local(parameter) is not parameter for parameter in self._parameters())
         return self._agreement.all(holds) if sharded else holds
 

@@ -23,6 +23,8 @@ YES: Verdict = "reproduced"
 PARTLY: Verdict = "partly reproduced"
 NO: Verdict = "not reproduced"
 
+GROWTH = 1.05  # of a minibatch's cost, from the first epoch timed to the last; less may be the clock's
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -207,11 +209,11 @@ def _cost(results: Results) -> Finding | str:
     least, most = float(ratios.min().min()), float(ratios.max().max())
     growth = ratios.iloc[:, -1] / ratios.iloc[:, 0]
     inside = least >= 1.5 and most <= 3.6
-    grows = bool((growth > 1).mean() > 0.5)
+    grown = growth >= GROWTH
     flatter = bool(growth.iloc[-1] < growth.iloc[0])
-    text = f"{least:.2f}–{most:.2f}×; grows at {int((growth > 1).sum())} of {len(growth)} batch sizes"
-    text += f", by {growth.iloc[0] - 1:+.0%} at {growth.index[0]} and {growth.iloc[-1] - 1:+.0%} at {growth.index[-1]}"
-    return Finding(text, _between(inside + grows + flatter, 3))
+    text = f"{least:.2f}–{most:.2f}×; grows at {int(grown.sum())} of {len(growth)} batch sizes: "
+    text += ", ".join(f"{change - 1:+.1%} at {size}" for size, change in growth.items())
+    return Finding(text, _between(inside + bool(grown.mean() > 0.5) + flatter, 3))
 
 
 def _published_ratio() -> str:
@@ -267,8 +269,8 @@ _CLAIMS: tuple[tuple[str, str, str, Callable[[Results], Finding | str]], ...] = 
     (
         "A DUCB minibatch costs 1.6–3.6 of SGD's, growing over training, less so at large batches",
         _published_ratio(),
-        "all ratios within 1.5–3.6; growing at most batch sizes; growing less at the largest: reproduced: all three; "
-        "not: none",
+        "all ratios within 1.5–3.6; growing at most batch sizes, by 5 % or more as in its Table 1; growing less at the "
+        "largest: reproduced: all three; not: none",
         _cost,
     ),
 )

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import math
 import platform
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -249,7 +250,7 @@ class _Training:
             "python": platform.python_version(),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
             "precision": self.options.precision,
-            "command": " ".join(["hotswap", *sys.argv[1:]]),
+            "command": shlex.join(["hotswap", *sys.argv[1:]]),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": self.preparing + self.seconds + self.measuring,
             "training_seconds": self.seconds,

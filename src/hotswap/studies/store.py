@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
+from hotswap.studies.command import without_folders
 from hotswap.studies.ledger import PATIENCE, connect, explained, found
 from hotswap.studies.locks import acquire, holder, is_locked, release
 from hotswap.studies.plan import Unit, plan
@@ -361,7 +362,13 @@ class Store:
         return found
 
     def add_provenance(self, unit: str, provenance: Mapping[str, Any]) -> None:
-        """Note what finished a unit, here or elsewhere; once, however often it is noted."""
+        """Note what finished a unit, here or elsewhere; once, however often it is noted.
+
+        The command without folders: it goes out with every export, and where things lie on a disk is nobody's business.
+        """
+        known = dict(provenance)
+        if isinstance(known.get("command"), str):
+            known["command"] = without_folders(known["command"])
         with self.transaction() as sql:
-            text = json.dumps(dict(provenance), sort_keys=True)
+            text = json.dumps(known, sort_keys=True)
             sql.execute("INSERT OR IGNORE INTO finishes VALUES (?, ?)", (unit, text))
