@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,15 @@ import pytest
 import torch
 from torch import nn
 
-from hotswap import CheckpointError, HotSwap, HotSwapSGD, RelativeReduction
+from hotswap import (
+    CheckpointError,
+    DiscountedUCB,
+    FirstDecrease,
+    HotSwap,
+    HotSwapSGD,
+    HotSwapWarning,
+    RelativeReduction,
+)
 from tests.optim.helpers import batches, loss_of, model, same, weights
 
 BUILDS: dict[str, Callable[[nn.Module], HotSwap]] = {
@@ -122,6 +131,36 @@ def test_a_damaged_entry_is_said_to_be_one() -> None:
     state = optimizer.state_dict()
     del state["param_groups"][0]["hotswap"]["in_force"]
     with pytest.raises(CheckpointError, match="is damaged: its entry 'hotswap' lacks in_force"):
+        optimizer.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"bandit": DiscountedUCB(discount=0.9)},
+            r"discount=0.99, .*now DiscountedUCB\(discount=0.9,",
+        ),
+        ({"search": FirstDecrease()}, r"search=Backtracking\(.*now FirstDecrease\("),
+        ({"reward": RelativeReduction()}, r"reward=LogReduction\(.*now RelativeReduction\("),
+    ],
+)
+def test_other_settings_than_the_checkpoints_are_warned_of(changed: dict[str, Any], said: str) -> None:
+    net, (batch,) = model(), batches(1)
+    optimizer = HotSwapSGD(net.parameters())
+    train(net, optimizer, [batch])
+    other = HotSwapSGD(net.parameters(), **changed)
+    with pytest.warns(HotSwapWarning, match=said) as warned:
+        other.load_state_dict(optimizer.state_dict())
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_checkpoints_that_do_not_say_their_settings_load_quietly() -> None:
+    optimizer = HotSwapSGD(model().parameters())
+    state = optimizer.state_dict()
+    del state["param_groups"][0]["hotswap"]["parts"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         optimizer.load_state_dict(state)
 
 

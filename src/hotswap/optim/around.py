@@ -15,7 +15,7 @@ from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState
 from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
-from hotswap.optim.checkpoint import OwnState, check_groups, pack, unpack
+from hotswap.optim.checkpoint import OwnState, check_groups, described, pack, unpack, warn_of_other_parts
 from hotswap.optim.checks import refuse_maximizing
 from hotswap.optim.gradients import LossScale
 from hotswap.optim.guards import Guard
@@ -25,6 +25,8 @@ from hotswap.optim.moves.masters import restore_state
 from hotswap.optim.moves.shards import local
 from hotswap.optim.records import StepRecord
 from hotswap.optim.trials import Closure
+from hotswap.rewards import Reward
+from hotswap.searches import Search
 
 __all__ = ["Around"]
 
@@ -34,6 +36,9 @@ class Around(Optimizer):
 
     base: Optimizer
     arms: Arms
+    bandit: Bandit
+    search: Search
+    reward: Reward
     last_step: StepRecord | None
     """What the latest step did."""
 
@@ -66,6 +71,9 @@ class Around(Optimizer):
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _parts(self) -> dict[str, object]:
+        return {"bandit": self.bandit, "search": self.search, "reward": self.reward}
 
     @property
     def _real(self) -> Around:
@@ -101,7 +109,15 @@ class Around(Optimizer):
             pre_hook(self)
         masters = self._move.masters.read(self._parameters())
         scale = None if self._loss_scale is None else (self._loss_scale.value, self._loss_scale.good)
-        own = OwnState(self._bandit_state, self._reward_scale, self._in_force, self._move.initial_lr, masters, scale)
+        own = OwnState(
+            self._bandit_state,
+            self._reward_scale,
+            self._in_force,
+            self._move.initial_lr,
+            masters,
+            scale,
+            described(self._parts()),
+        )
         packed = pack(self.base.state_dict(), self.arms, own)
         for post_hook in self._optimizer_state_dict_post_hooks.values():
             packed = post_hook(self, packed) or packed
@@ -113,6 +129,7 @@ class Around(Optimizer):
             state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
         check_groups(plain["param_groups"], self.base)
+        warn_of_other_parts(own.parts, described(self._parts()))
         self.base.load_state_dict(plain)
         restore_state(self.base, plain)
         real = self._real

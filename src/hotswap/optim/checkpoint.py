@@ -8,6 +8,9 @@ those of a fresh optimizer are all there; where processes share a parameter, the
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +20,9 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms
 from hotswap.bandits import BanditState
 from hotswap.errors import CheckpointError
+from hotswap.optim.trials import HotSwapWarning
 
-__all__ = ["OwnState", "pack", "unpack"]
+__all__ = ["OwnState", "check_groups", "described", "pack", "unpack", "warn_of_other_parts"]
 
 KEY = "hotswap"
 
@@ -34,6 +38,25 @@ class OwnState(NamedTuple):
     """Float32 values of parameters in bfloat16 or float16, by their place."""
     loss_scale: tuple[float, int] | None
     """Its value, and the steps since it last changed."""
+    parts: dict[str, str]
+    """Bandit, search and reward, as they are written down; empty in checkpoints that do not say."""
+
+
+def described(parts: Mapping[str, object]) -> dict[str, str]:
+    """Each with its settings, where these are known: other objects print where in memory they are."""
+    return {name: repr(part) if is_dataclass(part) else type(part).__name__ for name, part in parts.items()}
+
+
+def warn_of_other_parts(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Say that what comes is no exact resume."""
+    others = [f"{name}={saved[name]}, now {now[name]}" for name in now if saved.get(name, now[name]) != now[name]]
+    if others:
+        warnings.warn(
+            f"The checkpoint was written with {'; '.join(others)}. What was learned goes on with the new settings; to "
+            "resume exactly, construct the optimizer with the old ones.",
+            HotSwapWarning,
+            stacklevel=3,
+        )
 
 
 def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
@@ -48,6 +71,7 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
         "initial_lr": own.initial_lr,
         "masters": {str(place): value for place, value in own.masters.items()},
         "loss_scale": None if own.loss_scale is None else list(own.loss_scale),
+        "parts": own.parts,
     }
     return {**plain, "param_groups": [{**first, KEY: entry}, *others]}
 
@@ -85,6 +109,7 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
         loss_scale=None
         if entry["loss_scale"] is None
         else (float(entry["loss_scale"][0]), int(entry["loss_scale"][1])),
+        parts=dict(entry.get("parts", {})),
     )
     return {**state_dict, "param_groups": [plain_first, *others]}, own
 
