@@ -112,7 +112,9 @@ def _finite(name: str, value: object) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]  # the except below is the check
     except (TypeError, ValueError):
-        raise SettingError(f"Arms: {name} has the value {value!r}, which is not a number.") from None
+        number = None
+    if number is None or isinstance(value, str | bytes):
+        raise SettingError(f"Arms: {name} has the value {value!r}, which is not a number.")
     if not math.isfinite(number):
         raise SettingError(f"Arms: {name} has the value {number!r}; every value must be finite.")
     return number

@@ -154,6 +154,11 @@ def train_until(
             "train_until(converged, optimizer, objective, batches): the first says when to stop, such as "
             "convergence.epochs(10), and the third computes the loss of a batch; both are functions."
         )
+    if not hasattr(optimizer, "last_step"):
+        raise SettingError(
+            f"train_until: the optimizer is of type {type(optimizer).__name__} and keeps no record of its steps; pass "
+            "a hot-swapped one, such as hotswap.HotSwapSGD(model.parameters())."
+        )
     progress = Progress(gradient_norm=lambda: _gradient_norm(optimizer))
     while not converged(progress):
         before = progress.steps

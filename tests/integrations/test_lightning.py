@@ -18,7 +18,7 @@ from tests.optim.helpers import batches
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from lightning.pytorch import LightningModule, Trainer
-    from lightning.pytorch.callbacks import GradientAccumulationScheduler
+    from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
     from lightning.pytorch.core.optimizer import LightningOptimizer
     from lightning.pytorch.plugins.precision import MixedPrecision
 
@@ -105,6 +105,14 @@ def test_clipping_is_lightnings() -> None:
     fit(module, gradient_clip_val=0.05)
     for ours, theirs in zip(module.net.parameters(), by_hand(clip_norm=0.05).parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_weight_averaging_with_its_epoch_for_batch_norm() -> None:
+    module = Ours()
+    averaging = StochasticWeightAveraging(swa_lrs=1.0, swa_epoch_start=1, annealing_epochs=1)
+    trainer = fit(module, callbacks=[averaging])
+    assert trainer.current_epoch == 3  # two of training, and one of forwards
+    assert module.backwards == 24
 
 
 def test_a_plain_module_works_and_is_told_what_it_costs() -> None:

@@ -92,6 +92,17 @@ def test_a_trainer_without_a_hot_swapped_optimizer_says_so(tmp_path: Path) -> No
         trainer.train()
 
 
+def test_the_trainers_default_schedule_is_warned_of(tmp_path: Path) -> None:
+    model = Classifier()
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path), max_steps=1, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True
+    )
+    optimizer = hotswap.HotSwapSGD(model.parameters())
+    trainer = HotSwapTrainer(model=model, args=arguments, train_dataset=samples(), optimizers=(optimizer, None))
+    with pytest.warns(hotswap.HotSwapWarning, match='all rates fall to zero, .*lr_scheduler_type="constant"'):
+        trainer.train()
+
+
 def test_accumulated_minibatches_are_judged_together(tmp_path: Path) -> None:
     model, trainer = train(tmp_path, gradient_accumulation_steps=3)
     optimizer = trainer._hot_swapped()

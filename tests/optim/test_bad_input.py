@@ -135,7 +135,7 @@ def test_a_loss_in_place_of_a_closure(name: str) -> None:
 
 
 def test_arms_need_a_name() -> None:
-    with pytest.raises(SettingError, match=r"as in arms=\{'lr': \[1, 0\.1\]\}"):
+    with pytest.raises(SettingError, match=r"as in arms=\{'lr': hotswap\.log_grid\(\)\}"):
         HotSwap(torch.optim.SGD(NET.parameters(), lr=1.0), [1, 0.1])  # type: ignore[arg-type]
 
 

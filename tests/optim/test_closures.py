@@ -145,7 +145,7 @@ def test_without_a_closure_nothing_is_searched_and_nothing_learned() -> None:
     (batch,) = batches(1)
     loss_of(net, batch)().backward()
     before = weights(net)
-    with pytest.warns(HotSwapWarning, match="nothing is searched and nothing learned: the smallest rate applies"):
+    with pytest.warns(HotSwapWarning, match=r"nothing is searched .*: the smallest arm applies, lr=0\.02"):
         assert optimizer.step() is None
     assert optimizer.step() is None  # said once
     with torch.no_grad():
@@ -168,10 +168,12 @@ def test_without_a_closure_the_values_in_force_are_those_of_the_latest_search() 
     assert taken
     known = optimizer.statistics()
     before = weights(net)
-    optimizer.step()
+    with pytest.warns(HotSwapWarning, match=f"what the latest search chose applies, lr={taken:g}"):
+        optimizer.step()
     for parameter, old in zip(net.parameters(), before, strict=True):
         assert torch.allclose(parameter, old - taken * parameter.grad)  # type: ignore[operator]
     assert optimizer.statistics() == known
+    optimizer.step()  # said once
 
 
 KINDS: dict[str, Any] = {

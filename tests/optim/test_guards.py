@@ -171,6 +171,7 @@ def test_a_trial_closure_is_guarded_too() -> None:
     (x, y), (other_x, other_y) = batches(2)
     optimizer.step(lambda: cross_entropy(net(x), y), trial_closure=lambda: cross_entropy(net(other_x), other_y))
     assert net[1].num_batches_tracked == 1
+    optimizer.zero_grad()
     loss = cross_entropy(net(x), y)
     loss.backward()
     random_state = torch.get_rng_state()
@@ -227,7 +228,7 @@ def test_data_loaded_inside_the_closure_is_noticed() -> None:
         x, y = next(loader)
         return cross_entropy(net(x), y)
 
-    with pytest.warns(hotswap.HotSwapWarning, match="load the minibatch outside of it"):
+    with pytest.warns(hotswap.HotSwapWarning, match="load and augment the minibatch outside of it"):
         optimizer.step(closure)
 
 
@@ -564,6 +565,7 @@ def test_a_gradient_pass_before_a_step_with_a_closure_is_forgotten() -> None:
     masks = Masks()
     net = nn.Sequential(nn.Linear(5, 16), masks, nn.Linear(16, 3))
     optimizer = HotSwapSGD(net.parameters())
+    optimizer._known.add("no search any more")
     (x, y), *_ = batches(1)
     for interlude in (net.zero_grad, optimizer.step):
         with optimizer.gradient_pass():

@@ -26,7 +26,7 @@ Build = Callable[[Any], HotSwap]
 
 def take(optimizer: HotSwap, closure: Callable[[], Tensor]) -> None:
     """A step with a judge that finds whatever is tried better than what was before, so that it is taken."""
-    optimizer._checked_closure = True
+    optimizer._known.add("another loss")
     optimizer.step(closure, trial_closure=lambda: torch.tensor(0.5), loss=1.0)
 
 
@@ -105,6 +105,7 @@ def test_a_step_without_a_search_does_not_vanish_in_rounding(dtype: torch.dtype)
     parameter = nn.Parameter(torch.ones(3, dtype=dtype))
     optimizer = HotSwap(torch.optim.AdamW([parameter], lr=1.0, weight_decay=0.1), {"lr": [1e-5]})
     take(optimizer, slope(parameter, 1.0))
+    optimizer._known.add("no search any more")
     for _ in range(999):
         parameter.grad = torch.ones_like(parameter)
         optimizer.step()

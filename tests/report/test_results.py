@@ -34,9 +34,9 @@ def test_folder_bundle_and_table_hold_the_same(study: Path, tmp_path: Path) -> N
     with Store.open(study) as store:
         export(store, tmp_path / "bundle")
         export(store, tmp_path / "table.parquet")
-        export(store, tmp_path / "table.csv")
+        export(store, tmp_path / "again.csv")
     first = load_results(study)
-    for place in ("bundle", "table.parquet", "table.csv"):
+    for place in ("bundle", "table.parquet", "again.csv"):
         other = load_results(tmp_path / place)
         assert other.metrics.equals(first.metrics)
         assert other.arms.equals(first.arms)

@@ -78,19 +78,32 @@ def test_both_formats_say_the_same(tmp_path: Path) -> None:
     frames = []
     with make(tmp_path / "a") as store:
         for ending in ENDINGS:
-            file = export(store, tmp_path / f"x{ending}")[0]
+            file = export(store, tmp_path / ending / f"x{ending}")[0]
             with Store.create(tmp_path / f"b{ending}", study(), precision="fp32") as copy:
                 import_files(copy, [file])
                 frames.append(copy.metrics())
     pd.testing.assert_frame_equal(*frames, check_exact=True)
     assert frames[0]["trials"].min() == 1e-310
-    assert pd.read_csv(tmp_path / "x.csv").columns.tolist() == pq.read_table(tmp_path / "x.parquet").column_names
+    names = pq.read_table(tmp_path / ".parquet" / "x.parquet").column_names
+    assert pd.read_csv(tmp_path / ".csv" / "x.csv").columns.tolist() == names
+
+
+def test_two_formats_do_not_share_a_provenance(tmp_path: Path) -> None:
+    with make(tmp_path / "a") as store:
+        export(store, tmp_path / "x.parquet")
+        before = (tmp_path / "x.provenance.json").read_bytes()
+        with pytest.raises(
+            StudyError, match=r"x\.parquet is there already, and x\.provenance\.json would belong to one"
+        ):
+            export(store, tmp_path / "x.csv")
+        assert (tmp_path / "x.provenance.json").read_bytes() == before
+        export(store, tmp_path / "x.parquet")  # again is fine
 
 
 def test_an_empty_study_travels_too(tmp_path: Path) -> None:
     for ending in ENDINGS:
         with Store.create(tmp_path / "a", study(), precision="fp32") as store:
-            assert import_files(store, [export(store, tmp_path / f"x{ending}")[0]]) == 0
+            assert import_files(store, [export(store, tmp_path / f"x{ending[1:]}{ending}")[0]]) == 0
 
 
 def test_two_halves_are_the_whole(tmp_path: Path) -> None:

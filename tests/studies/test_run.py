@@ -21,7 +21,7 @@ from hotswap.ensemble import checkpoint as checkpoints
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
 from hotswap.studies.run import RunOptions, run_study
-from hotswap.studies.store import Store
+from hotswap.studies.store import LEDGER, Store
 
 TOY = StudySpec(
     name="toy",
@@ -169,10 +169,10 @@ def test_stopping_after_some_minutes_keeps_a_checkpoint(whole: Path, tmp_path: P
     assert_same(tmp_path, whole)
 
 
-def toy_command(tmp_path: Path) -> tuple[list[str], Path]:
+def toy_command(tmp_path: Path, epochs: int = 6) -> tuple[list[str], Path]:
     """The command line that runs the toy study, and the folder it fills."""
     study, folder = tmp_path / "study.toml", tmp_path / "out"
-    study.write_text(TOML.format(epochs=6))
+    study.write_text(TOML.format(epochs=epochs))
     command = [sys.executable, "-c", "from hotswap.cli import main; main()", "study", "run", str(study)]
     return [*command, "--out", str(folder)], folder
 
@@ -191,6 +191,42 @@ def test_killed_and_taken_up_again(whole: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "200"})
     assert "All 40 runs are finished" in done.stdout
     assert_same(folder, whole)
+
+
+def test_asked_to_stop_it_does_so_at_a_checkpoint(whole: Path, tmp_path: Path) -> None:
+    for _ in range(100):
+        listener = Quiet()
+        with Store.create(tmp_path, TOY, precision="fp32") as store:
+            done = run_study(store, TOY, load_digits(), RunOptions(), listener, lambda seen=listener: seen.epochs >= 4)
+        if done:
+            break
+        assert listener.epochs in (4, 5)  # the epoch that was being trained is finished, and nothing is trained twice
+    assert done
+    assert_same(tmp_path, whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_command_at_a_checkpoint_and_loses_nothing(number: int, tmp_path: Path) -> None:
+    command, folder = toy_command(tmp_path, epochs=100_000)
+    for attempt in range(2):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}
+        )
+        before = furthest(folder) if attempt else 0
+        while not (folder / LEDGER).exists() or furthest(folder) < before + 5:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        said, complaint = process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+        assert "Stopped at a checkpoint. Run the same command again to go on from it." in complaint
+        assert "put aside after" in said  # a line for a file, where no bars can be drawn
+        assert ("going on from the checkpoint after epoch" in said) == bool(attempt)
+
+
+def furthest(folder: Path) -> int:
+    with Store.open(folder) as store:
+        return max(unit.epochs_done for unit in store.summary().units)
 
 
 def test_more_epochs_extend_a_finished_study(whole: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from hotswap.cli.console import err, make_folder, need, out, say
+from hotswap.cli.signals import stopped_by_signals
 from hotswap.errors import SettingError
 from hotswap.files import write_text
 
@@ -36,6 +37,8 @@ class PrecisionName(StrEnum):
     FP32 = "fp32"
     TF32 = "tf32"
 
+
+LINES_EVERY = 60.0  # seconds, where there is no terminal
 
 StudyFolder = Annotated[Path, typer.Argument(help="The study's folder.", metavar="DIR")]
 
@@ -79,13 +82,17 @@ def run(
         data = load(spec.dataset, folder=folder, report=say)
     with Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs) as store:
         try:
-            with _Watching() as watching:
-                complete = run_study(store, spec, data, options, watching)
+            with _Watching() as watching, stopped_by_signals(watching.say) as signals:
+                complete = run_study(store, spec, data, options, watching, lambda: bool(signals))
         except KeyboardInterrupt:
             err.print("Stopped. Run the same command again to go on from the last checkpoint.")
             raise typer.Exit(130) from None
     if complete:
-        out.print(f"All {len(spec.runs())} runs are finished. Next: hotswap study export {out_dir} FILE.parquet")
+        finished = "The run is" if len(spec.runs()) == 1 else f"All {len(spec.runs())} runs are"
+        out.print(f"{finished} finished. Next: hotswap study export {out_dir} FILE.parquet")
+    elif signals:
+        err.print("Stopped at a checkpoint. Run the same command again to go on from it.")
+        raise typer.Exit(128 + signals[0])
     else:
         out.print(f"Not everything is finished. See: hotswap study status {out_dir}")
 
@@ -236,9 +243,9 @@ class _Watching:
             TimeElapsedColumn(),
             TextColumn("{task.fields[now]}"),
         )
-        self.progress = Progress(*columns, console=out)
+        self.progress = Progress(*columns, console=out, disable=not out.is_terminal)
         self.task = TaskID(0)
-        self.began, self.first = 0.0, 0
+        self.began, self.first, self.told = 0.0, 0, 0.0
 
     def __enter__(self) -> _Watching:
         self.progress.start()
@@ -254,7 +261,8 @@ class _Watching:
     def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
         """See `Listener`."""
         self.task = self.progress.add_task(unit.id, total=epochs, completed=epoch, now="")
-        self.began, self.first = time.monotonic(), epoch
+        self.began = self.told = time.monotonic()
+        self.first = epoch
 
     def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
         """See `Listener`."""
@@ -262,7 +270,17 @@ class _Watching:
         left = _duration(pace * ((self.progress.tasks[self.task].total or epoch) - epoch))
         now = f"{alive}/{len(unit.runs)} runs alive, {len(unit.runs) / pace:.3g} run-epochs/s, {left} left"
         self.progress.update(self.task, completed=epoch, now=now)
+        if time.monotonic() - self.told >= LINES_EVERY:
+            self._tell(unit, f"epoch {epoch}, {now}")
 
     def unit_ends(self, unit: Unit, *, finished: bool) -> None:
         """See `Listener`."""
-        self.progress.update(self.task, now="finished" if finished else "put aside")
+        end = "finished" if finished else "put aside"
+        self.progress.update(self.task, now=end)
+        self._tell(unit, f"{end} after {_duration(time.monotonic() - self.began)}")
+
+    def _tell(self, unit: Unit, text: str) -> None:
+        """A line for a file that nobody can draw bars in."""
+        self.told = time.monotonic()
+        if not out.is_terminal:
+            out.print(f"{unit.id}: {text}", highlight=False, markup=False, soft_wrap=True)

@@ -58,6 +58,9 @@ class HotSwapModule(LightningModule):
         if not isinstance(inner, HotSwap):
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
             return
+        if self.trainer.fit_loop._skip_backward:  # weight averaging: an epoch of forwards, for batch norm
+            optimizer_closure()
+            return
         several = self.trainer.accumulate_grad_batches
         if several > 1:
             raise UnsupportedError(

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Trainer
+from transformers import SchedulerType, Trainer
 
 from hotswap.optim import HotSwap
-from hotswap.optim.trials import HotSwapWarning
+from hotswap.optim.warned import HotSwapWarning
 
 __all__ = ["HotSwapTrainer"]
 
@@ -35,6 +35,13 @@ class HotSwapTrainer(Trainer):
         optimizer = self._hot_swapped()
         if optimizer is not None:
             optimizer.zero_grad()
+            if self.lr_scheduler is None and self.args.lr_scheduler_type == SchedulerType.LINEAR:
+                warnings.warn(
+                    "The Trainer's default schedule lets all rates fall to zero, those that the bandit chooses, too; "
+                    'pass lr_scheduler_type="constant" in its arguments, or the Trainer a scheduler that you want.',
+                    HotSwapWarning,
+                    stacklevel=2,
+                )
         elif self.optimizer is None:
             warnings.warn(
                 "HotSwapTrainer was given no hot-swapped optimizer, so it trains as Trainer does; pass "

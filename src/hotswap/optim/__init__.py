@@ -4,7 +4,8 @@ from hotswap.optim.gradients import accumulate
 from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.sgd import HotSwapSGD
-from hotswap.optim.trials import HotSwapWarning, in_trial
+from hotswap.optim.trials import in_trial
+from hotswap.optim.warned import HotSwapWarning
 
 __all__ = [
     "ArmStatistics",

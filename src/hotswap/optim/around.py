@@ -16,7 +16,7 @@ from hotswap.bandits import Bandit, BanditState
 from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
 from hotswap.optim.checkpoint import OwnState, check_groups, described, pack, unpack, warn_of_other_parts
-from hotswap.optim.checks import refuse_maximizing
+from hotswap.optim.checks import check_group
 from hotswap.optim.gradients import LossScale
 from hotswap.optim.guards import Guard
 from hotswap.optim.leftovers import Leftovers
@@ -51,12 +51,16 @@ class Around(Optimizer):
     _reward_scale: float
     _in_force: int
     """The arm that a step without a search applies."""
+    _searched: int
+    """How many searches there were."""
+    _known: set[str]
+    """What has come up."""
 
     def _begin_anew(self) -> None:
         """What belongs to this object alone, and goes into no copy or checkpoint."""
         self._proposed: tuple[Bandit, Array, BanditState] | None = None  # made where the bandit has just learned
         self._asked: tuple[Closure, Tensor | float] | None = None
-        self._busy = self._checked_change = False
+        self._busy = False
         self._itself = weakref.ref(self)
         self._guard, self._leftovers = Guard(self._module), Leftovers()
         self._agreement = Agreement(self._process_group, lambda: self._parameters()[0].device)
@@ -71,6 +75,12 @@ class Around(Optimizer):
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _is_new(self, what: str) -> bool:
+        """Whether this has come up for the first time: a warning is given once."""
+        new = what not in self._known
+        self._known.add(what)
+        return new
 
     def _parts(self) -> dict[str, object]:
         return {"bandit": self.bandit, "search": self.search, "reward": self.reward}
@@ -100,7 +110,7 @@ class Around(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base optimizer."""
-        refuse_maximizing([param_group])
+        check_group(param_group)
         self.base.add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,8 +158,8 @@ class Around(Optimizer):
             "_clip",
             "_loss_scale",
             "_in_force",
-            "_warned_of_backward",
-            "_checked_closure",
+            "_searched",
+            "_known",
             "_linear",
             "_module",
             "_process_group",

@@ -8,7 +8,6 @@ those of a fresh optimizer are all there; where processes share a parameter, the
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms
 from hotswap.bandits import BanditState
 from hotswap.errors import CheckpointError
-from hotswap.optim.trials import HotSwapWarning
+from hotswap.optim.warned import warn
 
 __all__ = ["OwnState", "check_groups", "described", "pack", "unpack", "warn_of_other_parts"]
 
@@ -51,11 +50,9 @@ def warn_of_other_parts(saved: Mapping[str, str], now: Mapping[str, str]) -> Non
     """Say that what comes is no exact resume."""
     others = [f"{name}={saved[name]}, now {now[name]}" for name in now if saved.get(name, now[name]) != now[name]]
     if others:
-        warnings.warn(
+        warn(
             f"The checkpoint was written with {'; '.join(others)}. What was learned goes on with the new settings; to "
-            "resume exactly, construct the optimizer with the old ones.",
-            HotSwapWarning,
-            stacklevel=3,
+            "resume exactly, construct the optimizer with the old ones."
         )
 
 
@@ -78,8 +75,15 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
 
 def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnState]:
     """The base's state and our own, checked against the arms they are to be used with."""
-    groups = state_dict.get("param_groups") or [{}]
-    first, *others = groups
+    if not isinstance(state_dict, Mapping) or "param_groups" not in state_dict:
+        found = f"a {type(state_dict).__name__}"
+        if isinstance(state_dict, Mapping):
+            found += f" with {', '.join(map(repr, list(state_dict)[:5])) or 'nothing in it'}"
+        raise CheckpointError(
+            f"load_state_dict() was given {found}, which is no optimizer's state: it has no 'param_groups'. Load the "
+            "file first, torch.load(path), and pass what optimizer.state_dict() gave."
+        )
+    first, *others = state_dict["param_groups"] or [{}]
     if KEY not in first:
         raise CheckpointError(
             f"This state was not saved by a hot-swapped optimizer: its first parameter group has no entry {KEY!r}. "

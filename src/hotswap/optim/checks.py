@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.bandits import Bandit
-from hotswap.errors import LossError, SettingError, UnsupportedError
+from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
+from hotswap.optim.warned import warn
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_parts", "initial_lr", "refuse_maximizing", "refuse_negative"]
+__all__ = ["check_group", "check_parts", "check_step", "initial_lr", "refuse_negative"]
 
 
 def check_parts(optimizer: Any) -> None:
@@ -30,7 +31,14 @@ def check_parts(optimizer: Any) -> None:
                 f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
                 f"it has {', '.join(sorted(swappable))}."
             )
-    refuse_maximizing(base.param_groups)
+    for group in base.param_groups:
+        check_group(group)
+    inner = next((value for value in vars(base).values() if isinstance(value, Optimizer)), None)
+    if inner is not None:
+        raise UnsupportedError(
+            f"{type(base).__name__} is around another optimizer, {type(inner).__name__}, whose state would advance at "
+            "every trial; give HotSwap the inner one."
+        )
     if not any(group["params"] for group in base.param_groups):
         raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
     module: object = optimizer._module
@@ -45,24 +53,47 @@ def check_parts(optimizer: Any) -> None:
             )
 
 
-def refuse_maximizing(groups: list[dict[str, Any]]) -> None:
-    """A base that climbs is never found to have done well."""
-    if any(group.get("maximize") for group in groups):
+def check_group(group: dict[str, Any]) -> None:
+    """Whether a parameter group is one that can be hot-swapped."""
+    if group.get("maximize"):  # it is never found to have done well
         raise UnsupportedError(
             "HotSwap searches for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
             "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
         )
+    rate = group.get("lr", 1.0)
+    if isinstance(rate, bool) or not isinstance(rate, int | float | Tensor):
+        raise SettingError(
+            f"HotSwap: a parameter group has lr={rate!r}; it must be one number, a scale of the group's rates. "
+            "What rates there are to choose from is said once, for all groups: HotSwapSGD(groups, lr=[...])."
+        )
+
+
+def check_step(base: Optimizer, *, busy: bool) -> None:
+    """Whether a search may begin."""
+    if busy:
+        raise ClosureError("step() was called from inside of its own closure or gradient pass; call it after them.")
+    if base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks:
+        raise UnsupportedError(
+            f"The base optimizer, {type(base).__name__}, has a step hook, which would run at trials or not at all; "
+            "register it on the hot-swapped optimizer, whose steps are the real ones."
+        )
 
 
 def initial_lr(base: Optimizer) -> float:
-    """The rate that stands for 1."""
-    if "lr" not in base.param_groups[0]:
+    """The rate that stands for 1: where a scheduler is at work already, the one that it began with."""
+    first = base.param_groups[0]
+    if "lr" not in first:
         return 1.0
-    rate = float(base.param_groups[0]["lr"])
+    now, rate = float(first["lr"]), float(first.get("initial_lr", first["lr"]))
     if not (math.isfinite(rate) and rate > 0):
         raise SettingError(
             f"HotSwap: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
             "all groups are taken relative to it."
+        )
+    if now != rate:
+        warn(
+            f"A scheduler has set the base's lr to {now:g}, from {rate:g}, so all rates are scaled by {now / rate:g} "
+            "until it sets another; if it is no longer in use, remove 'initial_lr' from the base's parameter groups."
         )
     return rate
 

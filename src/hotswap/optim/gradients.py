@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from hotswap.errors import ClosureError, SettingError, UnsupportedError
 from hotswap.optim.leftovers import Watch, refuse_addition
@@ -54,8 +54,7 @@ def run_gradient_pass(
         else:
             loss, aux, by_closure = _evaluate(closure, parameters, others)
             if not by_closure:
-                _require_graph(loss)
-                torch.autograd.backward(loss if factor == 1.0 else loss * factor)
+                _backward(loss, factor, "The closure's loss")
     if all(parameter.grad is None for parameter in parameters):
         raise ClosureError(
             "The closure's loss does not depend on this optimizer's parameters: no gradient reached any of them; "
@@ -207,19 +206,7 @@ class Accumulated(WithBackward):
     def backward(self, factor: float = 1.0) -> Tensor:
         """The loss, with the backward of each minibatch before the forward of the next."""
 
-        def each(part: Tensor) -> None:
-            _require_graph(part)
-            try:
-                torch.autograd.backward(part if factor == 1.0 else part * factor)
-            except RuntimeError as error:
-                if "second time" not in str(error):
-                    raise
-                raise ClosureError(
-                    "accumulate(): the loss of a minibatch has had its backward already; return it without calling "
-                    "backward(), which the optimizer does."
-                ) from None
-
-        return self._sum(each)
+        return self._sum(lambda part: _backward(part, factor, "accumulate(): the loss of a minibatch"))
 
     def _sum(self, each: Callable[[Tensor], None]) -> Tensor:
         total: Tensor | None = None
@@ -300,22 +287,23 @@ def _samples(batch: Any) -> int:
     )
 
 
-def _require_graph(loss: Tensor) -> None:
+def _backward(loss: Tensor, factor: float, name: str) -> None:
     if not loss.requires_grad:
         raise ClosureError(
             "The closure's loss has no graph, so it has no gradient; compute it from the model's output with "
             "gradients enabled, do not detach it or call .item() on it, and leave some parameter that requires_grad."
         )
+    try:
+        torch.autograd.backward(loss if factor == 1.0 else loss * factor)
+    except RuntimeError as error:
+        if "second time" not in str(error):
+            raise
+        raise ClosureError(
+            f"{name} has had its backward already; compute it inside of the closure and return it without calling "
+            "backward(), which the optimizer does."
+        ) from None
 
 
 def _detached(aux: object) -> object:
-    """`aux` without the graph that its tensors would keep alive; other objects come back as they are."""
-    if isinstance(aux, Tensor):
-        return aux.detach()
-    if type(aux) is tuple:
-        return tuple(_detached(item) for item in aux)
-    if type(aux) is list:
-        return [_detached(item) for item in aux]
-    if type(aux) is dict:
-        return {key: _detached(item) for key, item in aux.items()}
-    return aux
+    """`aux` without the graph that its tensors would keep alive; what holds them is of the same type."""
+    return aux if aux is None else tree_map_only(Tensor, Tensor.detach, aux)

@@ -17,16 +17,16 @@ from hotswap.bandits import Bandit, BanditState, DiscountedUCB
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.agreement import Group
 from hotswap.optim.around import Around
-from hotswap.optim.checks import check_parts, initial_lr, refuse_negative
+from hotswap.optim.checks import check_parts, check_step, initial_lr, refuse_negative
 from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
 from hotswap.optim.moves import move_for, with_values
 from hotswap.optim.moves.base import NONE
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
-from hotswap.optim.trials import (
-    Closure,
-    evaluate_trial,
-    scalar,
+from hotswap.optim.trials import Closure, clear_caches, evaluate_trial, scalar
+from hotswap.optim.warned import (
+    warn_of_added_gradients,
     warn_of_another_loss,
+    warn_of_discarded_gradients,
     warn_of_no_search,
     warn_of_own_backward,
     warn_of_the_same_loss,
@@ -36,6 +36,9 @@ from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 
 __all__ = ["HotSwap"]
+
+
+CHECKED = (1, 10, 100)  # searches before which the closure is checked; each costs a forward
 
 
 class _Start(NamedTuple):
@@ -112,7 +115,7 @@ class HotSwap(Around):
             raise UnsupportedError("HotSwap cannot wrap another HotSwap; name all arms in one of them.")
         self.base = base_optimizer
         if arms is not None and not isinstance(arms, Mapping):
-            raise SettingError(f"HotSwap(arms={arms!r}): name what is swapped, as in arms={{'lr': {arms!r}}}.")
+            raise SettingError("HotSwap(arms=...): name what is swapped, as in arms={'lr': hotswap.log_grid()}.")
         self.arms = Arms.of({"lr": log_grid()} if arms is None else arms)
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
@@ -130,7 +133,7 @@ class HotSwap(Around):
         self._bandit_state = self.bandit.start(1, len(self.arms))
         self._reward_scale = float(self.reward.start(1)[0])
         self._in_force = len(self.arms) - 1  # before the first search: the smallest
-        self._warned_of_backward = self._checked_closure = False
+        self._searched, self._known = 0, set()
         self._begin_anew()
         self.last_step = None
 
@@ -146,6 +149,7 @@ class HotSwap(Around):
     ) -> Tensor: ...
     @overload
     def step(self, closure: None = None, *, trial_closure: Closure, loss: Tensor | float) -> Tensor: ...
+    @torch._disable_dynamo  # type: ignore[attr-defined]  # compiled, a step would forget what it has learned
     @torch.no_grad()
     def step(
         self,
@@ -159,7 +163,8 @@ class HotSwap(Around):
         Args:
             closure: computes the loss, forward only, at the parameters as they are; or the pair `(loss, anything)`.
             trial_closure: judges the trials instead of `closure`. Without a `closure`, the gradients that are in
-                `.grad` already are used, and `loss` is what `trial_closure` would give at the start point.
+                `.grad` already are used (clear them before each backward), and `loss` is what `trial_closure` would
+                give at the start point.
             loss: what `trial_closure` gives at the start point. With a `closure` it saves that evaluation; without
                 one it must be given.
 
@@ -187,6 +192,8 @@ class HotSwap(Around):
         if closure is None and trial_closure is None:
             self._step_without_search()
             return None
+        check_step(self.base, busy=self._busy)
+        self.base._opt_called = True  # type: ignore[attr-defined]  # what schedulers that are on it ask for
         self._busy = True
         if closure is not None:
             self._guard.drop()  # a gradient pass that no step came of
@@ -203,13 +210,14 @@ class HotSwap(Around):
             self._move.forget()
             self._leftovers.note(self._parameters())
             self._guard.end()
-            torch.clear_autocast_cache()
+            clear_caches()
         return start.loss
 
     @contextmanager
     def gradient_pass(self) -> Iterator[None]:
         """For who calls `backward()` himself: evaluations in a `step(trial_closure=...)` share its random numbers.
 
+            optimizer.zero_grad()
             with optimizer.gradient_pass():
                 loss = loss_fn(model(x), y)
                 loss.backward()
@@ -294,25 +302,27 @@ class HotSwap(Around):
         return loss
 
     def _check_closure(self, start: _Start) -> None:
-        """Once, before the first trial: at the same parameters the judge must give the same loss again."""
-        if not self._checked_closure:
-            self._checked_closure = True
+        """Before the first trial: at the same parameters the judge must give the same loss again.
+
+        A network that has learned nothing gives nearly the same for whatever it sees, so it is asked again later.
+        """
+        self._searched += 1
+        if self._searched in CHECKED and "another loss" not in self._known:
             self._move.back()
             again = self._judge(start, checks=True)
             rough = start.loss.dtype in (torch.float16, torch.bfloat16)
             if not math.isclose(again, start.to_beat, rel_tol=3e-2 if rough else 1e-3, abs_tol=1e-6):
+                self._known.add("another loss")
                 warn_of_another_loss(start.to_beat, again, watched=start.watched)
 
     def _check_that_something_changed(self, to_beat: float, trials: list[tuple[int, float]]) -> None:
         """Once: weights that are others by a tenth must show in the loss."""
-        if not self._checked_change and len(trials) > 1:
-            self._checked_change = True
-            if all(loss == to_beat for _, loss in trials):
-                self._move.to(trials[0][0])
-                moved = self._move.has_moved(0.1)
-                self._move.back()
-                if moved:
-                    warn_of_the_same_loss(len(trials))
+        if len(trials) > 1 and to_beat and self._is_new("change") and all(loss == to_beat for _, loss in trials):
+            self._move.to(trials[0][0])
+            moved = self._move.has_moved(0.1)
+            self._move.back()
+            if moved:
+                warn_of_the_same_loss(len(trials))
 
     def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
         """Every arm tried is rewarded, not only the one taken."""
@@ -345,9 +355,10 @@ class HotSwap(Around):
 
     def _step_without_search(self) -> None:
         self._guard.drop()
-        never = self.last_step is None and not self._bandit_state.step.any()
-        if never and any(self._move.scale(group) for group in self.param_groups):
-            warn_of_no_search()
+        ever = bool(self._bandit_state.step.any())
+        searches = any(self._move.scale(group) for group in self.param_groups)
+        if searches and self._is_new("no search any more" if ever else "no search"):
+            warn_of_no_search(self._applied(self._in_force).items(), ever=ever)
         self._leftovers.begin(by_closure=False)
         self._leftovers.note(self._parameters())
         self._clip(self._parameters())
@@ -374,16 +385,22 @@ class HotSwap(Around):
                     "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "
                     "brings gradients of its own; pass a closure, or leave loss_scale out."
                 )
+            if self._leftovers.were_added_to(parameters) and self._is_new("added gradients"):
+                warn_of_added_gradients()
             self._leftovers.begin(by_closure=False)
             watched = self._guard.watched
             self._guard.start_here(parameters)
             return self._start_from_gradients(parameters, trial_closure, loss)._replace(watched=watched)
+        others = self._leftovers.others(parameters)
         with self._guard.gradient_pass(parameters):
-            passed = run_gradient_pass(closure, parameters, self._loss_scale, self._leftovers.others(parameters))
+            passed = run_gradient_pass(closure, parameters, self._loss_scale, others)
             given.run_hooks()
         self._leftovers.begin(by_closure=passed.by_closure)
-        if passed.by_closure and trial_closure is None and not self._warned_of_backward:
-            self._warned_of_backward = True
+        if others and not passed.by_closure:
+            before = not self._is_new("discarded gradients")  # the first may be left from whatever trained before
+            if before and self._is_new("discarded gradients again"):
+                warn_of_discarded_gradients()
+        if passed.by_closure and trial_closure is None and self._is_new("own backward"):
             warn_of_own_backward()
         if trial_closure is None:
             return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure, *passed[3:])

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from torch import Tensor
-from torch.utils.weak import TensorWeakRef
 
 from hotswap.errors import UnsupportedError
 from hotswap.optim.moves.shards import local
 
 __all__ = ["Leftovers", "Watch", "refuse_addition"]
+
+
+MARK = "_hotswap_used"
 
 
 class Leftovers:
@@ -26,7 +28,9 @@ class Leftovers:
     """
 
     def __init__(self) -> None:
-        self._left: list[tuple[TensorWeakRef, int]] = []
+        self._step = object()
+        """Stands for the latest step, in what is written on the gradients: a reference to them would be in the way of
+        modules that exchange tensors."""
         self._first: int | None = None
         """The id of the one parameter that was noted; None if all were."""
         self._by_closure: bool | None = None
@@ -39,26 +43,35 @@ class Leftovers:
         """The end of a step: what is in `.grad` has been used, if the step came so far."""
         if self._by_closure is not None:
             first = None if self._by_closure else next((p for p in parameters if p.grad is not None), None)
-            self._left = _references(parameters if first is None else [first])
+            self._step = object()
+            for parameter in parameters if first is None else [first]:
+                if (gradient := parameter.grad) is not None:
+                    setattr(gradient, MARK, (self._step, local(gradient)._version))
             self._first = None if first is None else id(first)
             self._by_closure = None
 
     def others(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parameters in whose `.grad` somebody else has put something since."""
-        used = {id(gradient): version for ref, version in self._left if (gradient := ref()) is not None}
         return [
             parameter
             for parameter in parameters
             if (self._first is None or id(parameter) == self._first)
             and (gradient := parameter.grad) is not None
             and parameter.requires_grad
-            and used.get(id(gradient)) != local(gradient)._version
+            and self._used(gradient) != local(gradient)._version
         ]
 
+    def were_added_to(self, parameters: list[Tensor]) -> bool:
+        """Whether a backward has added to what the latest step left, which nobody had cleared: one write, not two."""
+        return any(
+            (gradient := parameter.grad) is not None and self._used(gradient) == local(gradient)._version - 1
+            for parameter in parameters
+        )
 
-def _references(parameters: list[Tensor]) -> list[tuple[TensorWeakRef, int]]:
-    gradients = [parameter.grad for parameter in parameters]
-    return [(TensorWeakRef(held), local(held)._version) for held in gradients if held is not None]
+    def _used(self, gradient: Tensor) -> int | None:
+        """The version of a gradient that the latest step left; None of others."""
+        step, version = getattr(gradient, MARK, (None, None))
+        return version if step is self._step else None
 
 
 class Watch:

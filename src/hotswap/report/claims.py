@@ -256,7 +256,7 @@ _CLAIMS: tuple[tuple[str, str, str, Callable[[Results], Finding | str]], ...] = 
     (
         "DUCB lowers its rate near the optimum",
         "yes",
-        "mean rate over the last tenth of the epochs (451–500) against the second tenth (51–100): reproduced: lower at "
+        "mean rate over the last tenth of the epochs against the second tenth: reproduced: lower at "
         "all batch sizes; not: at none",
         _falling_rate,
     ),

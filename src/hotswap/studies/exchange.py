@@ -54,6 +54,11 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
             f"{file} has {listed(sorted(left))} of single runs, which {store.folder} has not, and they would no longer "
             f"belong to what is beside them; import {file} first, or export to another folder."
         )
+    other = metrics.with_suffix(".csv" if metrics.suffix == ".parquet" else ".parquet")
+    if other.exists() and not is_folder(Path(file)):
+        raise StudyError(
+            f"{other} is there already, and {provenance.name} would belong to one of the two only; choose another name."
+        )
     with store.transaction():  # all of one moment, whoever else is recording
         frames = (store.metrics(), store.arms())
         document = {

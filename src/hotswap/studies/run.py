@@ -9,6 +9,7 @@ import platform
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,19 +75,33 @@ class Listener(Protocol):
         """A unit is finished, or put aside."""
 
 
-def run_study(store: Store, study: StudySpec, data: Dataset, options: RunOptions, listener: Listener) -> bool:
-    """Train every unit that is not finished and that no other process has; True if all are finished then."""
+def run_study(
+    store: Store,
+    study: StudySpec,
+    data: Dataset,
+    options: RunOptions,
+    listener: Listener,
+    asked_to_stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Train every unit that is not finished and that no other process has; True if all are finished then.
+
+    `asked_to_stop` is asked after every epoch; where it is so, a checkpoint is written and that was it.
+    """
     held = set_up(study, data, options)
     deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
     complete = True
+
+    def over() -> bool:
+        return time.monotonic() >= deadline or asked_to_stop()
+
     for unit in plan(study, options.max_runs):
         if store.finished(unit) >= study.epochs:
             continue
-        if time.monotonic() >= deadline:
+        if over():
             return False
         try:
             with store.unit_lock(unit):
-                complete &= _Training(store, study, unit, held, options, listener, deadline).run()
+                complete &= _Training(store, study, unit, held, options, listener, over).run()
         except UnitTaken as taken:
             listener.say(str(taken))
             complete = False
@@ -132,10 +147,10 @@ class _Training:
         data: TrainingData,
         options: RunOptions,
         listener: Listener,
-        deadline: float,
+        over: Callable[[], bool],
     ) -> None:
         self.store, self.study, self.unit, self.options, self.listener = store, study, unit, options, listener
-        self.deadline = deadline
+        self.over = over
         self.folder = checkpoint_folder(store, unit)
         self.built: Built = build(study, unit, data)
         self.diverged: set[str] = set()
@@ -161,7 +176,7 @@ class _Training:
             ensemble.train_epoch(epoch - 1, watched=epoch in recorded)
             tally = ensemble.tally() if epoch in recorded else None
             now, last = time.monotonic(), epoch == self.study.epochs
-            stop = now >= self.deadline and not last
+            stop = not last and self.over()
             every = self.options.checkpoint_epochs
             due = every is not None and epoch - saved_at >= every
             due = due or last or stop or now - saved_when >= 60 * self.options.checkpoint_minutes

@@ -44,7 +44,7 @@ def test_replicas_take_the_same_steps(world: int, tmp_path: Path) -> None:
     for result in results:
         assert result["same"]
         assert result["last"] < 0.9 * result["first"]
-        assert result["collectives"] == [1]  # beside one a trial, one for the start point
+        assert all(asked == evaluations for asked, evaluations in result["collectives"])  # start point and trials
         assert result["tracked"] == 200
         assert result["losses"] == results[0]["losses"]
 
@@ -117,3 +117,8 @@ def test_a_dead_process_ends_the_others(tmp_path: Path) -> None:
 def test_a_group_that_is_none() -> None:
     with pytest.raises(hotswap.SettingError, match=r"process_group must be a torch\.distributed process group"):
         hotswap.HotSwapSGD(model().parameters(), process_group="mine")
+
+
+def test_the_first_way_of_sharding_is_refused(tmp_path: Path) -> None:
+    for result in run("flattened", 2, tmp_path):
+        assert "shard the model with torch.distributed.fsdp.fully_shard" in result["refused"]

@@ -16,7 +16,7 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -104,13 +104,13 @@ def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
         assert loss.item() == own[0]  # and not what all of them have together
         assert optimizer.last_step is not None
         losses.append(optimizer.last_step.loss_before)
-        collectives.append(counted[0] - before - len(optimizer.last_step.trials))
+        collectives.append((counted[0] - before, len(own)))
     tracked = int(replica.module[1].num_batches_tracked)
     return {
         "same": same_everywhere(whole(replica.parameters())),
         "first": sum(losses[:20]) / 20,
         "last": sum(losses[-20:]) / 20,
-        "collectives": sorted(set(collectives[1:])),
+        "collectives": collectives,
         "tracked": tracked,
         "losses": losses[:5],
     }
@@ -263,6 +263,17 @@ def half(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+def flattened(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """torch's first way of sharding is refused."""
+    shared = FullyShardedDataParallel(plain_network(), use_orig_params=True, device_id=torch.device("cpu"))
+    ((x, y),) = minibatches(rank, 1)
+    try:
+        HotSwapSGD(shared.parameters()).step(lambda: cross_entropy(shared(x), y))
+    except UnsupportedError as error:
+        return {"refused": str(error)}
+    return {"refused": ""}
+
+
 def nan(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """A process whose loss is not a number: in a trial it spoils that trial everywhere, at the start the step."""
     replica = DistributedDataParallel(plain_network())
@@ -378,6 +389,7 @@ TASKS: dict[str, Task] = {
     "ddp_function": ddp_function,
     "fsdp": fsdp,
     "half": half,
+    "flattened": flattened,
     "nan": nan,
     "accumulated": accumulated,
     "fsdp_accumulated": fsdp_accumulated,

@@ -24,6 +24,7 @@ from hotswap.errors import UnsupportedError
 from hotswap.optim.guards.buffers import Page
 from hotswap.optim.guards.modules import Parts, Roots
 from hotswap.optim.guards.randomness import Randomness
+from hotswap.optim.warned import warn_of_numbers_between
 
 __all__ = ["Guard"]
 
@@ -39,13 +40,20 @@ class Guard:
         self._randomness = Randomness()
         self._random: tuple[list[Tensor], list[Tensor]] | None = None
         self._before, self._after = Page(), Page()
+        self._resized = self._told = False
 
     @contextmanager
     def gradient_pass(self, parameters: list[Tensor]) -> Iterator[None]:
         """Remember what is before and after it; of several passes of one step, before the first and after the last."""
         if self._random is None:
             self._survey(parameters)
-        before = self._randomness.read() if self._random is None else self._random[0]
+            before = self._randomness.read()
+        else:
+            before, after = self._random
+            if not self._randomness.is_at(after) and not self._told:
+                self._told = True
+                warn_of_numbers_between()
+        self._parts.look_at_still()
         self._roots.in_step = True
         try:
             with self._shared_dropout():
@@ -53,6 +61,7 @@ class Guard:
         finally:
             self._roots.in_step = False
         after = self._randomness.read()
+        self._parts.refuse_changed()
         self._read_after(parameters)
         self._random = before, after
 
@@ -67,8 +76,11 @@ class Guard:
     def _read_after(self, parameters: list[Tensor]) -> None:
         """A forward may have made modules, and first buffers of modules that had none."""
         self._before.know_empty(self._surveyed.buffers())
+        self._roots.adopt()
         self._parts = self._roots.parts(parameters, self._parts)
-        self._after.read(self._parts.buffers())
+        self._after.read(self._parts.buffers(), parameters)
+        self._after.note_versions()
+        self._resized = self._before.sizes() != self._after.sizes()
 
     @property
     def watched(self) -> bool:
@@ -91,15 +103,20 @@ class Guard:
                 )
             if replica.will_sync_module_buffers():  # type: ignore[no-untyped-call]
                 replica._sync_buffers()  # type: ignore[no-untyped-call]
+        if self._parts.flattened:
+            raise UnsupportedError(
+                "FullyShardedDataParallel, torch's first way of sharding, would show trials the parameters of before; "
+                "shard the model with torch.distributed.fsdp.fully_shard."
+            )
         self._surveyed = self._parts
-        self._before.read(self._parts.buffers())
+        self._before.read(self._parts.buffers(), parameters)
 
     def trial(self) -> AbstractContextManager[object]:
         """Begin where the gradient pass began."""
         self._roots.in_step = True
         if self._random is not None:
             self._randomness.write(self._random[0])
-            self._before.write()
+            self._before.write(resized=self._resized)
         self._reshard()
         return self._alone() if self._parts.replicas or self._parts.private_dropout() else UNTOUCHED
 
@@ -134,5 +151,6 @@ class Guard:
         self._reshard()
         if self._random is not None:
             self._randomness.write(self._random[1])
-            self._after.write()
+            self._after.write(resized=self._resized)
+            self._after.restore_versions()
         self.drop()

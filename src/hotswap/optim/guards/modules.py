@@ -10,12 +10,15 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.nn.modules.module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
+
+from hotswap.errors import ClosureError
 
 __all__ = ["Owner", "Parts", "Roots", "same"]
 
@@ -38,6 +41,8 @@ class Roots:
         self._modules: list[weakref.ref[nn.Module]] = []
         self._parameters: tuple[int, ...] = ()
         self._housed: set[int] = set()
+        self._elsewhere: list[tuple[weakref.ref[nn.Module], list[Any]]] = []
+        """Modules with buffers that hold none of the parameters, until the first gradient pass is over."""
         self._inside: set[int] = set()
         self.in_step = False
         Roots._all.add(self)
@@ -51,17 +56,33 @@ class Roots:
             self._modules, self._inside = [weakref.ref(root) for root in roots], known.inside()
         if known.is_current(roots):
             return known
-        parts = Parts(roots)
+        parts = Parts(roots, self._parameters)
         if not self._housed <= parts.parameters():  # one was taken out
             self._search(parameters)
-            parts = Parts(self._alive())
+            parts = Parts(self._alive(), self._parameters)
         self._inside = parts.inside()
         return parts
 
+    def adopt(self) -> None:
+        """After the first gradient pass: modules elsewhere whose buffers it has changed, like a frozen backbone's."""
+        for ref, before in self._elsewhere:
+            module = ref()
+            if module is not None and _buffer_versions(module) != before:
+                self._modules.append(ref)
+        self._elsewhere = []
+
     def _search(self, parameters: list[Tensor]) -> None:
-        found = roots_of(parameters)
+        alive = modules_alive()
+        found = roots_of(parameters, alive)
         self._parameters = tuple(map(id, parameters))
-        self._housed = Parts(found).parameters().intersection(self._parameters)
+        known = Parts(found)
+        self._housed = known.parameters().intersection(self._parameters)
+        inside = known.inside()
+        self._elsewhere = [
+            (weakref.ref(module), versions)
+            for module in alive
+            if id(module) not in inside and (versions := _buffer_versions(module))
+        ]
         if self.named is not None and not any(self.named is module for module in found):
             found.append(self.named)
         self._modules = [weakref.ref(module) for module in found]
@@ -86,20 +107,25 @@ register_module_module_registration_hook(Roots.notice)
 register_module_parameter_registration_hook(Roots.notice)
 
 
-def roots_of(parameters: Iterable[Tensor]) -> list[nn.Module]:
-    """The outermost modules that hold any of the parameters, of all that are alive.
+def modules_alive() -> list[nn.Module]:
+    """All modules that there are.
 
     The optimizer is given parameters only, and a hook that watches which modules are called would be compiled into
     compiled ones, which then compile again. A module's type is asked of its class: some objects, when asked
     themselves, wake up and import half a library.
     """
-    wanted = {id(parameter) for parameter in parameters}
     frozen = gc.get_freeze_count() > 0  # objects that were frozen are not listed
     if frozen:
         gc.unfreeze()
     alive = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
     if frozen:
         gc.freeze()
+    return alive
+
+
+def roots_of(parameters: Iterable[Tensor], alive: list[nn.Module]) -> list[nn.Module]:
+    """The outermost of these modules that hold any of the parameters."""
+    wanted = {id(parameter) for parameter in parameters}
     parents: dict[int, list[nn.Module]] = {}
     for module in alive:
         for child in (vars(module).get("_modules") or {}).values():
@@ -125,7 +151,7 @@ def roots_of(parameters: Iterable[Tensor]) -> list[nn.Module]:
 class Parts:
     """What a step has to look after inside some modules; walked through again only when something was exchanged."""
 
-    def __init__(self, roots: list[nn.Module]) -> None:
+    def __init__(self, roots: list[nn.Module], moving: Iterable[int] = ()) -> None:
         self._roots, inside = [weakref.ref(root) for root in roots], list(_inside(roots))
         self._ids = set(map(id, inside))
         self._holders = [module._modules for module in inside if module._modules]
@@ -136,6 +162,9 @@ class Parts:
         self._recurrent = [module for module in inside if isinstance(module, nn.RNNBase)]
         self.sharded = [module for module in inside if isinstance(module, FSDPModule)]
         self.replicas = [module for module in inside if isinstance(module, DistributedDataParallel)]
+        self.flattened = any(isinstance(module, FullyShardedDataParallel) for module in inside)
+        self._still = _still(self._parameters, set(moving))
+        self._versions: list[int] = []
 
     def _held(self) -> list[nn.Module | None]:
         return [child for holder in self._holders for child in holder.values()]
@@ -154,6 +183,22 @@ class Parts:
         """The ids of all parameters."""
         return {id(parameter) for held in self._parameters for parameter in held.values()}
 
+    def look_at_still(self) -> None:
+        """Before the gradient pass: which versions there are of parameters that the optimizer does not move."""
+        self._versions = [parameter._version for parameter in self._still]
+
+    def refuse_changed(self) -> None:
+        """After it: a forward that moves them, as momentum encoders do, would do so at every trial."""
+        if self._versions == [parameter._version for parameter in self._still]:
+            return
+        changed = {id(p) for p, old in zip(self._still, self._versions, strict=True) if p._version != old}
+        roots = [root for ref in self._roots if (root := ref()) is not None]
+        names = [name for root in roots for name, p in root.named_parameters() if id(p) in changed]
+        raise ClosureError(
+            f"The closure changes parameters that the optimizer does not ({', '.join(names[:3])}), and would do so at "
+            "every trial; change them after the step, or register them as buffers, which change once a step."
+        )
+
     def buffers(self) -> list[Owner]:
         """Where buffers are."""
         return [place for place in self.places if place]
@@ -161,6 +206,25 @@ class Parts:
     def private_dropout(self) -> bool:
         """Whether a recurrent network is on a GPU, whose masks cuDNN would draw from a generator of its own."""
         return any(map(_draws_privately, self._recurrent))
+
+
+def _still(held: list[dict[str, nn.Parameter | None]], moving: set[int]) -> list[Tensor]:
+    """The parameters that stay where they are, as far as the optimizer is concerned."""
+    return [
+        parameter
+        for parameters in held
+        for parameter in parameters.values()
+        if parameter is not None
+        and not (id(parameter) in moving and parameter.requires_grad)
+        and not is_lazy(parameter)
+        and not parameter.is_inference()
+    ]
+
+
+def _buffer_versions(module: nn.Module) -> list[Any]:
+    """Which buffers a module has, and how often each was written to."""
+    buffers = (vars(module).get("_buffers") or {}).values()
+    return [(id(buffer), buffer._version) for buffer in buffers if buffer is not None and not buffer.is_inference()]
 
 
 def _buffers_of(module: nn.Module) -> Owner:

@@ -33,6 +33,10 @@ class Randomness:
         """The states now."""
         return [generator.get_state() for generator in self._generators]
 
+    def is_at(self, states: list[Tensor]) -> bool:
+        """Whether nothing was drawn since these were read."""
+        return all(map(torch.equal, self.read(), states))
+
     def write(self, states: list[Tensor]) -> None:
         """Go back to what was read."""
         for generator, state in zip(self._generators, states, strict=True):

@@ -1,0 +1,100 @@
+"""What users are warned of: something works, but costs more or means less than they may think."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+
+__all__ = [
+    "HotSwapWarning",
+    "warn",
+    "warn_of_added_gradients",
+    "warn_of_another_loss",
+    "warn_of_discarded_gradients",
+    "warn_of_no_search",
+    "warn_of_numbers_between",
+    "warn_of_own_backward",
+    "warn_of_the_same_loss",
+]
+
+OURS = ("hotswap", "torch", "contextlib")
+
+
+class HotSwapWarning(UserWarning):
+    """Something works, but costs more or means less than the user may think."""
+
+
+def warn(message: str) -> None:
+    """Warn, naming the line outside of hotswap and torch that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, HotSwapWarning, stacklevel=level)
+
+
+def warn_of_own_backward() -> None:
+    """Say once what a closure with its own backward costs."""
+    warn(
+        "The closure calls backward() itself. That works, but every trial then pays for a backward pass that nothing "
+        "uses: return the loss without calling backward(), and the optimizer runs it once per step."
+    )
+
+
+def warn_of_another_loss(first: float, again: float, *, watched: bool) -> None:
+    """Say why a search is no use with this closure."""
+    advice = (
+        "load and augment the minibatch outside of it, draw random numbers with torch's default generator, which a "
+        "step rewinds for every trial, and leave model.train() and model.eval() to the loop."
+        if watched
+        else "call the model and backward() inside `with optimizer.gradient_pass():`, so that trials see the same "
+        "dropout masks and buffers, and pass the loss of the same minibatch."
+    )
+    warn(
+        f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A search compares losses, "
+        f"so it needs a closure that computes the same one every time: {advice}"
+    )
+
+
+def warn_of_the_same_loss(trials: int) -> None:
+    """Say what it means that nothing changes, wherever the parameters are."""
+    warn(
+        f"All {trials} trials had exactly the loss of the start point, so the closure does not see that the parameters "
+        "move: call the model inside of it, optimizer.step(lambda: loss_fn(model(x), y)), and not before."
+    )
+
+
+def warn_of_no_search(values: Iterable[tuple[str, object]], *, ever: bool) -> None:
+    """Say what a loop in torch's usual style does here."""
+    shown = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values)
+    which = "what the latest search chose" if ever else "the smallest arm"
+    warn(
+        f"step() was called without a closure, so nothing is searched and nothing learned: {which} applies, "
+        f"{', '.join(shown)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer "
+        "does the backward. Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before."
+    )
+
+
+def warn_of_discarded_gradients() -> None:
+    """Say that a backward before the step is for nothing."""
+    warn(
+        "There were gradients in .grad before this step, and they are discarded: with a closure, a step computes its "
+        "own. For several minibatches use hotswap.accumulate; otherwise leave out the backward() before the step, or "
+        "call optimizer.zero_grad() if it is meant for others."
+    )
+
+
+def warn_of_added_gradients() -> None:
+    """Say that a gradient is not that of one minibatch."""
+    warn(
+        "backward() has added to the gradient that the step before had used, so the directions of all steps pile up: "
+        "call optimizer.zero_grad() before each backward."
+    )
+
+
+def warn_of_numbers_between() -> None:
+    """Say why trials cannot repeat what several gradient passes did."""
+    warn(
+        "Random numbers were drawn between two gradient passes of one step, so its trials see other dropout masks than "
+        "all but the first of them: load all minibatches before, or use hotswap.accumulate."
+    )
