@@ -56,29 +56,3 @@ def test_no_trial_compiles_again(how: str, base: str) -> None:
     assert counts[-1] == 2  # with gradients and without
     for ours, theirs in zip(net.buffers(), twin.buffers(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-@pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:TensorFloat32")
-@pytest.mark.parametrize("part", ["model", "loss"])
-def test_what_a_step_returns_is_not_overwritten_by_graphs_that_trials_replay(part: str) -> None:
-    torch.compiler.reset()
-    net = Noisy().cuda()
-    graphed = torch.compile(net, mode="reduce-overhead")
-
-    def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return cross_entropy((graphed if part == "model" else net)(x), y)
-
-    measure = torch.compile(loss_of, mode="reduce-overhead") if part == "loss" else loss_of
-    optimizer = HotSwapSGD(net.parameters())
-    for x, y in batches(12):
-        batch = x.cuda(), y.cuda()
-
-        def closure(batch: tuple[torch.Tensor, torch.Tensor] = batch) -> tuple[torch.Tensor, torch.Tensor]:
-            loss = measure(*batch)
-            return loss, loss
-
-        loss = optimizer.step(closure)
-        assert optimizer.last_step is not None
-        assert loss.item() == optimizer.last_step.loss_before
-        assert optimizer.last_step.aux.item() == optimizer.last_step.loss_before  # type: ignore[attr-defined]

@@ -78,9 +78,11 @@ class Guard:
         self._before.know_empty(self._surveyed.buffers())
         self._roots.adopt()
         self._parts = self._roots.parts(parameters, self._parts)
-        self._after.read(self._parts.buffers(), parameters)
-        self._after.note_versions()
-        self._resized = self._before.sizes() != self._after.sizes()
+        owners = self._parts.buffers()
+        self._after.read(owners, parameters)
+        if owners:
+            self._after.note_versions()
+            self._resized = self._before.sizes() != self._after.sizes()
 
     @property
     def watched(self) -> bool:
