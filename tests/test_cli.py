@@ -32,7 +32,7 @@ def test_help_teaches() -> None:
     assert "demo" in shown
     assert "data" in shown
     assert "without choosing a learning rate" in shown
-    assert "three minutes" in CliRunner().invoke(app, ["demo", "--help"]).output.lower()
+    assert "four minutes" in CliRunner().invoke(app, ["demo", "--help"]).output.lower()
     assert "checked" in CliRunner().invoke(app, ["data", "--help"]).output
 
 
