@@ -142,6 +142,7 @@ def test_a_damaged_entry_is_said_to_be_one() -> None:
             r"discount=0.99, .*now DiscountedUCB\(discount=0.9,",
         ),
         ({"search": FirstDecrease()}, r"search=Backtracking\(.*now FirstDecrease\("),
+        ({"clip_norm": 0.5}, r"with clip_norm=None, now 0\.5\. What"),
         ({"reward": RelativeReduction()}, r"reward=LogReduction\(.*now RelativeReduction\("),
     ],
 )
@@ -218,3 +219,11 @@ def test_a_base_state_that_does_not_fit_changes_nothing() -> None:
     with pytest.raises(ValueError, match="parameter group"):
         optimizer.load_state_dict(bigger.state_dict())
     assert optimizer.statistics() == known
+
+
+def test_a_lazy_module_in_half_precision_has_a_state_before_its_first_forward() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that lazy modules are new
+        lazy = nn.LazyLinear(3, dtype=torch.bfloat16)
+    state = HotSwapSGD(lazy.parameters()).state_dict()
+    assert state["param_groups"][0]["hotswap"]["masters"] == {}

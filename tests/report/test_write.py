@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
@@ -101,3 +102,11 @@ def test_a_wrong_study_is_one_sentence(tmp_path: Path) -> None:
     assert "There is no study at" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "r").exists()
+
+
+def test_a_study_of_ones_own_is_not_the_papers(tmp_path: Path) -> None:
+    made = results(whole_study(), specs=(PAPER,))
+    for name, cautious in ((PAPER.name, False), ("mine", True)):
+        write_report(replace(made, name=name), tmp_path / name)
+        claims = (tmp_path / name / "claims.md").read_text(encoding="utf-8")
+        assert claims.startswith("The study mine is not the paper's") == cautious

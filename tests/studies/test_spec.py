@@ -212,7 +212,7 @@ def test_a_part_keeps_the_order_of_the_study() -> None:
 def test_what_is_not_in_the_study_cannot_be_selected(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError) as caught:
         SMALL.select(**asked)
-    assert str(caught.value) == f"StudySpec.select: {message}"
+    assert str(caught.value) == f"Selecting runs: {message}"
 
 
 def test_what_a_part_left_out_cannot_be_selected_from_it() -> None:

@@ -44,6 +44,8 @@ def report(
         verdict = f"[{COLOURS[claim.verdict]}]{claim.verdict}[/]" if claim.verdict else "no data"
         table.add_row(str(claim.number), claim.claim, verdict)
     out.print(table)
+    if results.caution:
+        out.print(results.caution, style="yellow", highlight=False, markup=False)
     for sentence in results.missing:
         out.print(f"Missing: {sentence}", style="yellow", highlight=False, markup=False)
     out.print(

@@ -17,7 +17,7 @@ from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
 from hotswap.optim.checkpoint import OwnState, check_groups, described, pack, unpack, warn_of_other_parts
 from hotswap.optim.checks import check_group
-from hotswap.optim.gradients import LossScale
+from hotswap.optim.gradients import Clipping, LossScale
 from hotswap.optim.guards import Guard
 from hotswap.optim.leftovers import Leftovers
 from hotswap.optim.moves import Move, move_for
@@ -45,6 +45,7 @@ class Around(Optimizer):
     _linear: bool | None
     _module: nn.Module | None
     _process_group: Group
+    _clip: Clipping
     _loss_scale: LossScale | None
     _move: Move
     _bandit_state: BanditState
@@ -83,7 +84,8 @@ class Around(Optimizer):
         return new
 
     def _parts(self) -> dict[str, object]:
-        return {"bandit": self.bandit, "search": self.search, "reward": self.reward}
+        parts = {"bandit": self.bandit, "search": self.search, "reward": self.reward}
+        return parts | {"clip_norm": self._clip.norm, "clip_value": self._clip.value}
 
     @property
     def _real(self) -> Around:

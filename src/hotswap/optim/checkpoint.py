@@ -38,12 +38,16 @@ class OwnState(NamedTuple):
     loss_scale: tuple[float, int] | None
     """Its value, and the steps since it last changed."""
     parts: dict[str, str]
-    """Bandit, search and reward, as they are written down; empty in checkpoints that do not say."""
+    """Bandit, search, reward and clipping, as they are written down; empty in checkpoints that do not say."""
 
 
 def described(parts: Mapping[str, object]) -> dict[str, str]:
     """Each with its settings, where these are known: other objects print where in memory they are."""
-    return {name: repr(part) if is_dataclass(part) else type(part).__name__ for name, part in parts.items()}
+    plain = (int, float, type(None))
+    return {
+        name: repr(part) if is_dataclass(part) or isinstance(part, plain) else type(part).__name__
+        for name, part in parts.items()
+    }
 
 
 def warn_of_other_parts(saved: Mapping[str, str], now: Mapping[str, str]) -> None:

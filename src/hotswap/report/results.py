@@ -17,6 +17,7 @@ import pandas as pd
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.studies.extras import SINGLES
 from hotswap.studies.families import DucbFamily
+from hotswap.studies.paper import PAPER
 from hotswap.studies.results import shipped
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
 from hotswap.studies.spec import StudySpec
@@ -55,6 +56,16 @@ class Results:
             for name, mine, theirs in (("metrics", self.metrics, other.metrics), ("arms", self.arms, other.arms))
         }
         return replace(self, **tables)
+
+    @property
+    def caution(self) -> str | None:
+        """What to say before the verdicts, where the study is not the paper's."""
+        if self.name == PAPER.name:
+            return None
+        return (
+            f"The study {self.name} is not the paper's: the verdicts say how the paper's claims fare in it, and not "
+            "whether they can be reproduced."
+        )
 
     @property
     def last_epoch(self) -> int:

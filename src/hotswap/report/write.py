@@ -100,7 +100,8 @@ def _text(text: str) -> Callable[[Path], None]:
 
 def _claims(results: Results, claims: list[Claim]) -> str:
     """The claims, what made the numbers, and what is missing."""
-    lines = [claims_markdown(claims), origin_of(results).sentence()]
+    lines = [f"{results.caution}\n"] if results.caution else []
+    lines += [claims_markdown(claims), origin_of(results).sentence()]
     if results.missing:
         lines += ["", "What is missing:", "", *(f"- {sentence}" for sentence in results.missing)]
     return "\n".join(lines) + "\n"

@@ -228,16 +228,14 @@ def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple
     if asked is None:
         return present
     if isinstance(asked, str) or not isinstance(asked, Iterable):
-        raise SettingError(
-            f"StudySpec.select: {name} is {asked!r}; it must be a list, with items of {listed(present)}."
-        )
+        raise SettingError(f"Selecting runs: {name} is {asked!r}; it must be a list, with items of {listed(present)}.")
     wanted = tuple(asked)
     if not wanted:
-        raise SettingError(f"StudySpec.select: {name} is empty; choose from {listed(present)}.")
+        raise SettingError(f"Selecting runs: {name} is empty; choose from {listed(present)}.")
     for item in wanted:
         if item not in present:
             raise SettingError(
-                f"StudySpec.select: {name} has {item!r}, which is not in the study; choose from {listed(present)}."
+                f"Selecting runs: {name} has {item!r}, which is not in the study; choose from {listed(present)}."
             )
     return tuple(item for item in present if item in wanted)
 
@@ -246,5 +244,5 @@ def _at_most(name: str, asked: int | None, present: int) -> int:
     if asked is None:
         return present
     if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= present:
-        raise SettingError(f"StudySpec.select: {name} is {asked!r}; it must be a whole number from 1 to {present}.")
+        raise SettingError(f"Selecting runs: {name} is {asked!r}; it must be a whole number from 1 to {present}.")
     return asked

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from hotswap.optim.moves.shards import local, shared_like
@@ -61,7 +62,7 @@ class Masters:
             known = self._by_id.get(id(owner))
             if known is not None:
                 found[place] = shared_like(owner, known.clone())
-            elif owner.dtype in ROUNDED and owner.requires_grad:
+            elif owner.dtype in ROUNDED and owner.requires_grad and not is_lazy(owner):
                 found[place] = shared_like(owner, local(owner).detach().float())
         return found
 
