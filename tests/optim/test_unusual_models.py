@@ -289,3 +289,34 @@ def test_what_comes_beside_the_loss_keeps_its_type_and_loses_its_graph() -> None
     assert aux["pair"][1:] == ("text",)
     assert aux["none"] is None
     assert not hotswap.in_trial()
+
+
+class Pair(Tensor):
+    """Made of two others, as quantized weights are: it has no memory of its own."""
+
+    parts: tuple[Tensor, Tensor]
+
+    @staticmethod
+    def __new__(cls, first: Tensor, second: Tensor) -> Pair:
+        made: Any = torch.Tensor._make_wrapper_subclass(cls, first.shape, dtype=first.dtype)
+        made.parts = first, second
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def whole(value: Any) -> Any:
+            return value.parts[0] + value.parts[1] if isinstance(value, Pair) else value
+
+        if func is torch.ops.aten.detach.default:
+            return Pair(*args[0].parts)
+        return func(*map(whole, args), **(kwargs or {}))
+
+
+def test_a_frozen_weight_without_memory_of_its_own() -> None:
+    frozen = nn.Linear(6, 6, bias=False)
+    frozen.weight = nn.Parameter(Pair(torch.eye(6), torch.zeros(6, 6)), requires_grad=False)
+    model = nn.Sequential(frozen, nn.BatchNorm1d(6), nn.Linear(6, 3))
+    optimizer = HotSwapSGD(model.parameters())
+    for step in range(1, 4):
+        optimizer.step(loss_of(model))
+        assert model[1].num_batches_tracked == step

@@ -39,6 +39,7 @@ class Page:
     """Tables and masks, and whatever is on the CPU, with copies. They are written to only where they have changed: it
     is less to do, and memory may be read-only, where it is a file's."""
     _versions: tuple[tuple[Tensor, ...], tuple[int, ...]] = ((), ())
+    """Of which tensors they are known, and what they were."""
     _empty: bool = False
     """Whether one of them has no values yet."""
 
@@ -155,7 +156,10 @@ def _memory(tensor: Tensor) -> int | None:
     tensor = local(tensor)
     if tensor.layout is not torch.strided or is_lazy(tensor):
         return None
-    return tensor.untyped_storage().data_ptr() or None
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    except (RuntimeError, NotImplementedError):  # made of other tensors
+        return None
 
 
 def _cannot_be_written(tensor: Tensor) -> bool:
