@@ -13,7 +13,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
@@ -33,6 +33,7 @@ from hotswap.arrays import Array
 from hotswap.optim.agreement import Agreement
 from hotswap.optim.guards import Guard
 from hotswap.optim.guards.buffers import Page
+from hotswap.optim.guards.modules import Parts
 from hotswap.optim.guards.randomness import Randomness
 from hotswap.optim.moves.base import Move
 from hotswap.searches import Search
@@ -71,13 +72,13 @@ PIECES = (
     ("modules", Guard, "_survey"),
     ("modules", Guard, "_read_after"),
     ("modules", Guard, "_reshard"),
+    ("modules", Parts, "look_at_still"),
+    ("modules", Parts, "refuse_changed"),
     ("finite gradient", Move, "look_at_gradients"),
     ("finite gradient", Move, "check_gradients"),
 )
 COMMAND = "python -m benchmarks.step_cost --real"
 PROTECTIONS = tuple(dict.fromkeys(name for name, *_ in PIECES))
-
-
 TRIALS = 2
 WARM_UP = 8
 
@@ -106,12 +107,12 @@ def exchanged(functions: list[Callable[..., object]]) -> Iterator[None]:
             setattr(owner, attribute, function)
 
 
-def unprotected() -> Any:
+def unprotected() -> AbstractContextManager[None]:
     """Steps as they would be if nobody looked after anything; there are no random numbers to write back."""
     return exchanged([lambda *_, **__: [] for _ in PIECES])
 
 
-def timed(clock: Clock) -> Any:
+def timed(clock: Clock) -> AbstractContextManager[None]:
     """Steps whose protections are timed."""
     return exchanged([clock.around(name, getattr(owner, attribute)) for name, owner, attribute in PIECES])
 

@@ -35,8 +35,20 @@ def test_every_protection_is_timed_and_put_back() -> None:
     assert all(seconds > 0 for seconds in measured.spent.values())
     assert measured.step > 0
     assert measured.bare > 0
-    assert measured.share == measured.longer / measured.step
     assert before == [getattr(owner, attribute) for _, owner, attribute in protections.PIECES]
+
+
+def test_what_protections_add_is_the_median_of_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, turns = protections.Randomness.read, iter(range(1000))
+
+    def seconds(_work: object, _device: object) -> float:
+        protected, pause = protections.Randomness.read is real, 100.0 * (next(turns) == 20)
+        return (5.0 if protected else 4.0) + pause
+
+    monkeypatch.setattr(protections, "seconds", seconds)
+    measured = protections.measure(small, batch(), CPU, rounds=9)
+    assert (measured.step, measured.bare, measured.longer, measured.unsure) == (5.0, 4.0, 1.0, 0.0)
+    assert measured.share == 0.2
 
 
 def test_steps_without_protections_have_none_and_as_many_trials() -> None:

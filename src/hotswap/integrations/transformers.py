@@ -8,7 +8,6 @@ Choose `lr_scheduler_type="constant"` in the arguments: a schedule scales the ra
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from transformers import SchedulerType, Trainer
 
 from hotswap.optim import HotSwap
-from hotswap.optim.warned import HotSwapWarning
+from hotswap.optim.warned import warn
 
 __all__ = ["HotSwapTrainer"]
 
@@ -36,18 +35,14 @@ class HotSwapTrainer(Trainer):
         if optimizer is not None:
             optimizer.zero_grad()
             if self.lr_scheduler is None and self.args.lr_scheduler_type == SchedulerType.LINEAR:
-                warnings.warn(
+                warn(
                     "The Trainer's default schedule lets all rates fall to zero, those that the bandit chooses, too; "
-                    'pass lr_scheduler_type="constant" in its arguments, or the Trainer a scheduler that you want.',
-                    HotSwapWarning,
-                    stacklevel=2,
+                    'pass lr_scheduler_type="constant" in its arguments, or the Trainer a scheduler that you want.'
                 )
         elif self.optimizer is None:
-            warnings.warn(
+            warn(
                 "HotSwapTrainer was given no hot-swapped optimizer, so it trains as Trainer does; pass "
-                "optimizers=(hotswap.HotSwapSGD(model.parameters()), None).",
-                HotSwapWarning,
-                stacklevel=2,
+                "optimizers=(hotswap.HotSwapSGD(model.parameters()), None)."
             )
         return super().train(*args, **kwargs)
 

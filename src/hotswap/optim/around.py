@@ -15,7 +15,7 @@ from hotswap.arrays import Array
 from hotswap.bandits import Bandit, BanditState
 from hotswap.errors import UnsupportedError
 from hotswap.optim.agreement import Agreement, Group
-from hotswap.optim.checkpoint import OwnState, check_groups, described, pack, unpack, warn_of_other_parts
+from hotswap.optim.checkpoint import OwnState, described, pack, refuse_other_base, unpack
 from hotswap.optim.checks import check_group
 from hotswap.optim.gradients import Clipping, LossScale
 from hotswap.optim.guards import Guard
@@ -25,6 +25,7 @@ from hotswap.optim.moves.masters import restore_state
 from hotswap.optim.moves.shards import local
 from hotswap.optim.records import StepRecord
 from hotswap.optim.trials import Closure
+from hotswap.optim.warned import warn_of_other_parts
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
@@ -140,7 +141,7 @@ class Around(Optimizer):
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
         plain, own = unpack(state_dict, self.arms)
-        check_groups(plain["param_groups"], self.base)
+        refuse_other_base(plain["param_groups"], self.base)
         warn_of_other_parts(own.parts, described(self._parts()))
         self.base.load_state_dict(plain)
         restore_state(self.base, plain)

@@ -19,9 +19,8 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms
 from hotswap.bandits import BanditState
 from hotswap.errors import CheckpointError
-from hotswap.optim.warned import warn
 
-__all__ = ["OwnState", "check_groups", "described", "pack", "unpack", "warn_of_other_parts"]
+__all__ = ["OwnState", "described", "pack", "refuse_other_base", "unpack"]
 
 KEY = "hotswap"
 
@@ -48,16 +47,6 @@ def described(parts: Mapping[str, object]) -> dict[str, str]:
         name: repr(part) if is_dataclass(part) or isinstance(part, plain) else type(part).__name__
         for name, part in parts.items()
     }
-
-
-def warn_of_other_parts(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Say that what comes is no exact resume."""
-    others = [f"{name}={saved[name]}, now {now[name]}" for name in now if saved.get(name, now[name]) != now[name]]
-    if others:
-        warn(
-            f"The checkpoint was written with {'; '.join(others)}. What was learned goes on with the new settings; to "
-            "resume exactly, construct the optimizer with the old ones."
-        )
 
 
 def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
@@ -122,7 +111,7 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
     return {**state_dict, "param_groups": [plain_first, *others]}, own
 
 
-def check_groups(groups: list[dict[str, Any]], base: Optimizer) -> None:
+def refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
     """Raise where the groups are those of another optimizer, which the base would take and then stumble over."""
     needed = {name for name, value in base.defaults.items() if isinstance(value, float | tuple)}
     for group in groups:

@@ -79,8 +79,9 @@ class HotSwap(Around):
         clip_norm, clip_value: shorten the gradient, once, before the search walks along it.
         loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
             It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
-        module: a module that holds none of the parameters, but whose buffers the closure changes: a loss with a state,
-            say. Modules that hold parameters are found, with all that is in or around them.
+        module: a module that holds none of the parameters, and whose buffers the closure changes at some later step.
+            Modules that hold parameters are found, with all that is in or around them, and so are others whose buffers
+            change in the first step.
         process_group: of the processes that train together: each loss is averaged over them, so that all take the same
             step. By default torch's default group, where there is one; False for none.
 

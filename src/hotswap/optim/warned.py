@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 __all__ = [
     "HotSwapWarning",
@@ -14,6 +14,7 @@ __all__ = [
     "warn_of_discarded_gradients",
     "warn_of_no_search",
     "warn_of_numbers_between",
+    "warn_of_other_parts",
     "warn_of_own_backward",
     "warn_of_the_same_loss",
 ]
@@ -98,3 +99,13 @@ def warn_of_numbers_between() -> None:
         "Random numbers were drawn between two gradient passes of one step, so its trials see other dropout masks than "
         "all but the first of them: load all minibatches before, or use hotswap.accumulate."
     )
+
+
+def warn_of_other_parts(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Say that what comes is no exact resume."""
+    others = [f"{name}={saved[name]}, now {now[name]}" for name in now if saved.get(name, now[name]) != now[name]]
+    if others:
+        warn(
+            f"The checkpoint was written with {'; '.join(others)}. What was learned goes on with the new settings; to "
+            "resume exactly, construct the optimizer with the old ones."
+        )

@@ -163,7 +163,7 @@ class Parts:
         self.sharded = [module for module in inside if isinstance(module, FSDPModule)]
         self.replicas = [module for module in inside if isinstance(module, DistributedDataParallel)]
         self.flattened = any(isinstance(module, FullyShardedDataParallel) for module in inside)
-        self._still = _still(self._parameters, set(moving))
+        self._still = _still(inside, set(moving))
         self._versions: list[int] = []
 
     def _held(self) -> list[nn.Module | None]:
@@ -208,12 +208,16 @@ class Parts:
         return any(map(_draws_privately, self._recurrent))
 
 
-def _still(held: list[dict[str, nn.Parameter | None]], moving: set[int]) -> list[Tensor]:
-    """The parameters that stay where they are, as far as the optimizer is concerned."""
+def _still(modules: list[nn.Module], moving: set[int]) -> list[Tensor]:
+    """The parameters that stay where they are, as far as the optimizer is concerned.
+
+    Not those of embeddings with a `max_norm`: their forward writes to them, but the second time nothing new.
+    """
     return [
         parameter
-        for parameters in held
-        for parameter in parameters.values()
+        for module in modules
+        if getattr(module, "max_norm", None) is None
+        for parameter in module._parameters.values()
         if parameter is not None
         and not (id(parameter) in moving and parameter.requires_grad)
         and not is_lazy(parameter)

@@ -120,7 +120,7 @@ class Scaled(Move):
 class GradientMove(Scaled):
     """torch's SGD: its direction is a sum of the gradient, θ and the momentum buffer, so θ is the only copy.
 
-    With g′ = ±g + λθ the buffer becomes b′ = μb + (1 − τ)g′, on its first step b′ = g′, and the direction is g′ without
+    With g′ = g + λθ the buffer becomes b′ = μb + (1 − τ)g′, on its first step b′ = g′, and the direction is g′ without
     momentum, b′ with it, g′ + μb′ with Nesterov's. The buffer itself changes in `commit`; it is in float32
     where the parameter is in bfloat16 or float16.
     """
