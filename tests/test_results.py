@@ -13,11 +13,11 @@ import pytest
 from hotswap.report import judge, load_results
 from hotswap.report.origin import origin_of
 from hotswap.studies import PAPER, plan
-from hotswap.studies.exchange import import_files
-from hotswap.studies.exported import origin
-from hotswap.studies.results import shipped
-from hotswap.studies.store import Store
-from hotswap.studies.timing import best_sgd
+from hotswap.studies.exchange.exported import origin
+from hotswap.studies.exchange.merge import import_files
+from hotswap.studies.exchange.shipped import shipped
+from hotswap.studies.running.timing import best_sgd
+from hotswap.studies.storage.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_the_wheel_brings_them_along(tmp_path: Path) -> None:
     assert wheel.stat().st_size < 8e6
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-    code = "from hotswap.studies.results import shipped; print(shipped())"
+    code = "from hotswap.studies.exchange.shipped import shipped; print(shipped())"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, cwd=tmp_path / "installed", check=True, capture_output=True, text=True)
     assert Path(found.stdout.strip()) == tmp_path / "installed" / "hotswap" / "results" / "paper"

@@ -13,10 +13,10 @@ from hotswap.errors import StudyError
 from hotswap.report.choices import chosen, trials_per_step
 from hotswap.report.origin import origin_of
 from hotswap.report.results import load_results
-from hotswap.studies.exchange import export
-from hotswap.studies.results import shipped
-from hotswap.studies.run import RunOptions, run_study
-from hotswap.studies.store import Store
+from hotswap.studies.exchange.merge import export
+from hotswap.studies.exchange.shipped import shipped
+from hotswap.studies.running.train import RunOptions, run_study
+from hotswap.studies.storage.store import Store
 from tests.report.made_up import results, row
 from tests.studies.test_run import TOY, Quiet
 

@@ -18,7 +18,7 @@ from hotswap.report import judge, load_results, write_report
 from hotswap.report.figures.choices import _bounds
 from hotswap.report.results import Results
 from hotswap.studies import PAPER
-from hotswap.studies.results import shipped
+from hotswap.studies.exchange.shipped import shipped
 from tests.report.made_up import results, timed
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]

@@ -20,8 +20,8 @@ from hotswap.data import load_digits
 from hotswap.ensemble import checkpoint as checkpoints
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
-from hotswap.studies.run import RunOptions, run_study
-from hotswap.studies.store import LEDGER, Store
+from hotswap.studies.running.train import RunOptions, run_study
+from hotswap.studies.storage.store import LEDGER, Store
 
 TOY = StudySpec(
     name="toy",

@@ -422,5 +422,5 @@ def test_the_limit_of_a_minibatch_is_all_of_the_images() -> None:
 
 
 def test_studies_need_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import hotswap.studies.toml, hotswap.studies.paper"
+    code = "import sys; sys.modules['torch'] = None; import hotswap.studies.specification.toml, hotswap.studies.paper"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

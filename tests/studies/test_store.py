@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
-from hotswap.studies.families import DucbFamily, NetworkSpec, SgdFamily
-from hotswap.studies.plan import Unit, plan
-from hotswap.studies.rows import METRIC_COLUMNS, MetricRow
-from hotswap.studies.spec import StudySpec
-from hotswap.studies.store import Store
+from hotswap.studies.specification.families import DucbFamily, NetworkSpec, SgdFamily
+from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.rows import METRIC_COLUMNS, MetricRow
+from hotswap.studies.storage.store import Store
 
 
 def study(**changes: Any) -> StudySpec:
@@ -71,7 +71,9 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def test_needs_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import hotswap.studies.store, hotswap.studies.exchange"
+    code = (
+        "import sys; sys.modules['torch'] = None; import hotswap.studies.storage.store, hotswap.studies.exchange.merge"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

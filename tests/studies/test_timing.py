@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from hotswap.cli import app
 from hotswap.data import load_digits
 from hotswap.errors import StudyError
-from hotswap.studies import timing
-from hotswap.studies.build import build
-from hotswap.studies.exchange import export
-from hotswap.studies.plan import plan
-from hotswap.studies.run import RunOptions, milestones, run_study, set_up
-from hotswap.studies.store import Store
-from hotswap.studies.timing import best_sgd, time_minibatches
+from hotswap.studies.exchange.merge import export
+from hotswap.studies.running import timing
+from hotswap.studies.running.assemble import build
+from hotswap.studies.running.timing import best_sgd, time_minibatches
+from hotswap.studies.running.train import RunOptions, milestones, run_study, set_up
+from hotswap.studies.specification.plan import plan
+from hotswap.studies.storage.store import Store
 from tests.studies.test_run import TOY, Quiet
 
 SMALL = TOY.select(epochs=5)

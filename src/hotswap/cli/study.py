@@ -66,8 +66,8 @@ def run(
     """
     need("safetensors", "Checkpoints are written as safetensors files")
     from hotswap.data import load
-    from hotswap.studies.run import RunOptions, device_named, run_study
-    from hotswap.studies.store import Store
+    from hotswap.studies.running.train import RunOptions, device_named, run_study
+    from hotswap.studies.storage.store import Store
 
     spec = _study(study).select(
         algorithms=[name.value for name in algorithm] if algorithm else None,
@@ -100,7 +100,7 @@ def run(
 @app.command()
 def status(folder: StudyFolder) -> None:
     """Show what is done, running and left, with an estimate of the time."""
-    from hotswap.studies.store import Store
+    from hotswap.studies.storage.store import Store
 
     with Store.open(folder) as store:
         summary = store.summary()
@@ -134,9 +134,9 @@ def timing(
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load
-    from hotswap.studies.run import RunOptions
-    from hotswap.studies.store import Store
-    from hotswap.studies.timing import best_sgd, single_runs, time_minibatches, write_curves, write_table
+    from hotswap.studies.running.timing import best_sgd, single_runs, time_minibatches, write_curves, write_table
+    from hotswap.studies.running.train import RunOptions
+    from hotswap.studies.storage.store import Store
 
     with Store.open(folder) as store:
         options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the ledger's own
@@ -183,8 +183,8 @@ def export(
     what `hotswap report` reads.
     """
     need("pandas", "Exporting writes tables")
-    from hotswap.studies.exchange import export as write
-    from hotswap.studies.store import Store
+    from hotswap.studies.exchange.merge import export as write
+    from hotswap.studies.storage.store import Store
 
     with Store.open(folder) as store:
         for path in write(store, file):
@@ -203,8 +203,8 @@ def import_(
     Timings of single runs come along with a folder, all of them, whatever part was asked for.
     """
     need("pandas", "Importing reads tables")
-    from hotswap.studies.exchange import import_into
-    from hotswap.studies.exported import read_exports
+    from hotswap.studies.exchange.exported import read_exports
+    from hotswap.studies.exchange.merge import import_into
 
     names = [name.value for name in algorithm] if algorithm else None
     added = import_into(folder, read_exports(files, names, batch_size or None))

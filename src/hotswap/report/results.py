@@ -15,14 +15,14 @@ from typing import Any
 import pandas as pd
 
 from hotswap.errors import HotSwapError, StudyError
-from hotswap.studies.extras import SINGLES
-from hotswap.studies.families import DucbFamily
+from hotswap.studies.exchange.shipped import shipped
+from hotswap.studies.exchange.single_runs import SINGLES
+from hotswap.studies.exchange.table_files import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.paper import PAPER
-from hotswap.studies.results import shipped
-from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
-from hotswap.studies.spec import StudySpec
-from hotswap.studies.store import LEDGER, Store
-from hotswap.studies.tables import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
+from hotswap.studies.specification.families import DucbFamily
+from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
+from hotswap.studies.storage.store import LEDGER, Store
 
 __all__ = ["Results", "load_results"]
 

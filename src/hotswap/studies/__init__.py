@@ -1,10 +1,18 @@
 """Studies: which runs there are, which of them share an ensemble, and the paper's own."""
 
-from hotswap.studies.families import ALGORITHMS, AdaDeltaFamily, Algorithm, DucbFamily, Family, NetworkSpec, SgdFamily
 from hotswap.studies.paper import PAPER
-from hotswap.studies.plan import Unit, plan
-from hotswap.studies.spec import RunSpec, StudySpec
-from hotswap.studies.toml import EXAMPLE, load_study
+from hotswap.studies.specification.families import (
+    ALGORITHMS,
+    AdaDeltaFamily,
+    Algorithm,
+    DucbFamily,
+    Family,
+    NetworkSpec,
+    SgdFamily,
+)
+from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.study import RunSpec, StudySpec
+from hotswap.studies.specification.toml import EXAMPLE, load_study
 
 __all__ = [
     "ALGORITHMS",

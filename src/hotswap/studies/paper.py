@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from hotswap.studies.families import AdaDeltaFamily, Algorithm, DucbFamily, NetworkSpec, SgdFamily
-from hotswap.studies.spec import StudySpec
+from hotswap.studies.specification.families import AdaDeltaFamily, Algorithm, DucbFamily, NetworkSpec, SgdFamily
+from hotswap.studies.specification.study import StudySpec
 
 __all__ = [
     "ADADELTA_TOP_SHARE",

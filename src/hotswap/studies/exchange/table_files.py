@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import StudyError
-from hotswap.studies.rows import METRIC_COLUMNS
+from hotswap.studies.storage.rows import METRIC_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

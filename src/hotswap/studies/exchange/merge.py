@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
-from hotswap.studies.exported import FORMAT, Exported, read_exports
-from hotswap.studies.extras import SINGLES, Extras, digest, tables_in
-from hotswap.studies.families import listed
-from hotswap.studies.rows import METRIC_COLUMNS, ArmCount, MetricRow
-from hotswap.studies.spec import RunSpec
-from hotswap.studies.store import LEDGER, Store
-from hotswap.studies.tables import is_folder, table_paths, write_table
+from hotswap.studies.exchange.exported import FORMAT, Exported, read_exports
+from hotswap.studies.exchange.single_runs import SINGLES, Extras, digest, tables_in
+from hotswap.studies.exchange.table_files import is_folder, table_paths, write_table
+from hotswap.studies.specification.families import listed
+from hotswap.studies.specification.study import RunSpec
+from hotswap.studies.storage.rows import METRIC_COLUMNS, ArmCount, MetricRow
+from hotswap.studies.storage.store import LEDGER, Store
 
 if TYPE_CHECKING:
     import pandas as pd

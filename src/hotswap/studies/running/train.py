@@ -23,11 +23,11 @@ from hotswap.ensemble import EpochTally, TrainingData
 from hotswap.ensemble.checkpoint import load_latest, save
 from hotswap.ensemble.kernels import load_compiler
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
-from hotswap.studies.build import Built, build, on_device
-from hotswap.studies.plan import Unit, plan
-from hotswap.studies.rows import MetricRow
-from hotswap.studies.spec import StudySpec
-from hotswap.studies.store import Store
+from hotswap.studies.running.assemble import Built, build, on_device
+from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.rows import MetricRow
+from hotswap.studies.storage.store import Store
 
 __all__ = [
     "Listener",

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from hotswap.errors import HotSwapError, StudyError
-from hotswap.studies.extras import EXTRA, SINGLES, Extras, digest, is_provenance
-from hotswap.studies.families import listed
-from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount
-from hotswap.studies.spec import StudySpec
-from hotswap.studies.tables import read_rows, table_paths, unreadable
+from hotswap.studies.exchange.single_runs import EXTRA, SINGLES, Extras, digest, is_provenance
+from hotswap.studies.exchange.table_files import read_rows, table_paths, unreadable
+from hotswap.studies.specification.families import listed
+from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount
 
 __all__ = ["FORMAT", "Exported", "Origin", "origin", "read_exports"]
 

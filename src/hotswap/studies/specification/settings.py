@@ -1,21 +1,47 @@
-"""Settings are checked where they are made, and a wrong one is named in one sentence.
+"""Settings as frozen dataclasses: each field says what it must be, what it means, and what it is if nobody says.
 
-The same check serves Python and files: a dataclass says `SgdFamily: momentum[2] is 1.5; it must be ...`, and whoever
-built it from a file says the same of the place in the file, `study.toml: [sgd] momentum[2] is 1.5; it must be ...`.
+    @dataclass(frozen=True, kw_only=True)
+    class Network(Settings):
+        hidden: tuple[int, ...] = several(whole(1), (500, 300), help="sizes of the hidden layers", distinct=False)
+        unit: str = one(one_of(("sigmoid", "tanh")), "sigmoid", help="what a hidden unit does with its input")
+
+They are checked when they are made, and a wrong one is named in one sentence. The same check serves Python and files: a
+dataclass says `SgdFamily: momentum[2] is 1.5; it must be ...`, and whoever built it from a file says the same of the
+place in the file, `study.toml: [sgd] momentum[2] is 1.5; it must be ...`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from reprlib import repr as shortened
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hotswap.errors import SettingError
 
-__all__ = ["Check", "FieldError", "Rule", "build", "instance_of", "number", "one_of", "text", "unknown", "whole"]
+__all__ = [
+    "COUNT",
+    "FACTOR",
+    "NOT_NEGATIVE",
+    "POSITIVE",
+    "SHARE",
+    "Check",
+    "FieldError",
+    "Rule",
+    "Setting",
+    "Settings",
+    "build",
+    "instance_of",
+    "number",
+    "one",
+    "one_of",
+    "several",
+    "text",
+    "unknown",
+    "whole",
+]
 
 
 class FieldError(SettingError):
@@ -100,6 +126,88 @@ def instance_of(*kinds: type) -> Rule:
     return Rule(f"a {' or '.join(kind.__name__ for kind in kinds)}", read)
 
 
+POSITIVE = number("a positive, finite number", lambda x: 0 < x < float("inf"))
+NOT_NEGATIVE = number("a finite number, 0 or more", lambda x: 0 <= x < float("inf"))
+FACTOR = number("a number in (0, 1]", lambda x: 0 < x <= 1)
+SHARE = number("a number in [0, 1)", lambda x: 0 <= x < 1)
+COUNT = whole(1)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known of one field of `Settings` beside its default.
+
+    Attributes:
+        rule: What it must be; of a list, what each item must be.
+        help: What it means, for the commented example of a study and for documentation.
+        several: Whether it is a list.
+        distinct: Whether a list may not repeat an item.
+        short: How its value is written in the ids of runs, if it varies between them: `lr` as in `sgd-b64-lr0.1-s0`.
+        example: What the example of a study shows where there is no default.
+        added: Whether it came after the first release. It is then left out of fingerprints while it has its default,
+            so that studies from before keep theirs.
+    """
+
+    rule: Rule
+    help: str
+    several: bool = False
+    distinct: bool = True
+    short: str | None = None
+    example: object = None
+    added: bool = False
+
+
+def one(rule: Rule, default: Any = MISSING, *, help: str, added: bool = False, example: object = None) -> Any:  # noqa: A002
+    """A field of `Settings` that is one value; without a default it must be given."""
+    return field(default=default, metadata={_SETTING: Setting(rule, help, added=added, example=example)})
+
+
+def several(
+    rule: Rule,
+    default: Any = MISSING,
+    *,
+    help: str,  # noqa: A002
+    short: str | None = None,
+    distinct: bool = True,
+    example: object = None,
+    added: bool = False,
+) -> Any:
+    """A field of `Settings` that is a list of values. With `short`, a study has a run for each of them."""
+    known = Setting(rule, help, several=True, distinct=distinct, short=short, example=example, added=added)
+    return field(default=default, metadata={_SETTING: known})
+
+
+_SETTING = "hotswap"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of dataclasses whose fields were made by `one` and `several`."""
+
+    def __post_init__(self) -> None:
+        check = Check(self)
+        for name, setting in self.schema().items():
+            if setting.several:
+                check.several(name, setting.rule, distinct=setting.distinct)
+            else:
+                check.one(name, setting.rule)
+        self.check(check)
+
+    def check(self, check: Check) -> None:
+        """Raise `check.error(...)` where settings are right one by one and wrong together."""
+
+    @classmethod
+    def schema(cls) -> dict[str, Setting]:
+        """What is known of each field, in order."""
+        return {item.name: item.metadata[_SETTING] for item in fields(cls) if _SETTING in item.metadata}
+
+    def decisive(self) -> dict[str, Any]:
+        """What a fingerprint is made of: every setting, but of those that were added later only what is no default."""
+        added = {name for name, setting in self.schema().items() if setting.added}
+        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
+        return {name: value for name, (value, default) in values.items() if name not in added or value != default}
+
+
 class Check:
     """Checks the fields of a frozen dataclass that is being made, and stores each in its one proper form."""
 
@@ -138,13 +246,13 @@ class Check:
         object.__setattr__(self._target, field, value)
 
 
-class Settings(Protocol):
+class Dataclass(Protocol):
     """Any dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=Dataclass)
 
 
 def build(kind: type[S], table: object, owner: str) -> S:

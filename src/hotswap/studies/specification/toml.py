@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from hotswap.errors import SettingError
-from hotswap.studies.checks import FieldError, build, unknown
-from hotswap.studies.families import ALGORITHMS, FAMILIES, AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily
-from hotswap.studies.spec import StudySpec
+from hotswap.studies.specification.families import (
+    ALGORITHMS,
+    FAMILIES,
+    AdaDeltaFamily,
+    DucbFamily,
+    NetworkSpec,
+    SgdFamily,
+)
+from hotswap.studies.specification.settings import FieldError, build, unknown
+from hotswap.studies.specification.study import StudySpec
 
 __all__ = ["EXAMPLE", "load_study"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotswap.errors import SettingError
-from hotswap.studies.families import Algorithm
-from hotswap.studies.spec import RunSpec, StudySpec
+from hotswap.studies.specification.families import Algorithm
+from hotswap.studies.specification.study import RunSpec, StudySpec
 
 __all__ = ["Unit", "plan"]
 

@@ -15,7 +15,7 @@ def shipped(name: str = "paper") -> Path:
     Raises:
         StudyError: There are none.
     """
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     for folder in (package / "results" / name, package.parents[1] / "results" / name):
         if (folder / "provenance.json").is_file():
             return folder

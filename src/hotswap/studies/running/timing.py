@@ -19,13 +19,13 @@ from hotswap.ensemble import Ensemble, TrainingData
 from hotswap.ensemble.checkpoint import Checkpoint, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
-from hotswap.studies.build import build
-from hotswap.studies.extras import SINGLES, keep_singles
-from hotswap.studies.families import SgdFamily
-from hotswap.studies.plan import Unit
-from hotswap.studies.run import Listener, RunOptions, milestones, run_study, set_up
-from hotswap.studies.spec import RunSpec, StudySpec
-from hotswap.studies.store import Store
+from hotswap.studies.exchange.single_runs import SINGLES, keep_singles
+from hotswap.studies.running.assemble import build
+from hotswap.studies.running.train import Listener, RunOptions, milestones, run_study, set_up
+from hotswap.studies.specification.families import SgdFamily
+from hotswap.studies.specification.plan import Unit
+from hotswap.studies.specification.study import RunSpec, StudySpec
+from hotswap.studies.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,9 @@ from hotswap.data import Dataset
 from hotswap.ensemble import AdaDelta, Ducb, Ensemble, Mlp, Sgd, TrainingData, Update
 from hotswap.errors import SettingError
 from hotswap.searches import Backtracking, FirstDecrease
-from hotswap.studies.families import AdaDeltaFamily, DucbFamily
-from hotswap.studies.plan import Unit
-from hotswap.studies.spec import RunSpec, StudySpec
+from hotswap.studies.specification.families import AdaDeltaFamily, DucbFamily
+from hotswap.studies.specification.plan import Unit
+from hotswap.studies.specification.study import RunSpec, StudySpec
 
 __all__ = ["Built", "build", "on_device"]
 

@@ -18,12 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
-from hotswap.studies.command import without_folders
-from hotswap.studies.ledger import PATIENCE, connect, explained, found
-from hotswap.studies.locks import acquire, holder, is_locked, release
-from hotswap.studies.plan import Unit, plan
-from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, MetricRow, Summary, UnitSummary, seconds_left
-from hotswap.studies.spec import StudySpec
+from hotswap.studies.exchange.command import without_folders
+from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.ledger import PATIENCE, connect, explained, found
+from hotswap.studies.storage.locks import acquire, holder, is_locked, release
+from hotswap.studies.storage.rows import (
+    ARM_COLUMNS,
+    METRIC_COLUMNS,
+    ArmCount,
+    MetricRow,
+    Summary,
+    UnitSummary,
+    seconds_left,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

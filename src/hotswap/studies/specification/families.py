@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from hotswap.arms import log_grid
 from hotswap.errors import SettingError
-from hotswap.studies.checks import Check, build, number, one_of, whole
+from hotswap.studies.specification.settings import Check, build, number, one_of, whole
 
 __all__ = [
     "ALGORITHMS",

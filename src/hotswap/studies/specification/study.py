@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
-from hotswap.studies.checks import Check, build, instance_of, one_of, text, whole
-from hotswap.studies.families import (
+from hotswap.studies.specification.families import (
     ALGORITHMS,
     COUNT,
     FACTOR,
@@ -28,6 +27,7 @@ from hotswap.studies.families import (
     plain,
     settings_of,
 )
+from hotswap.studies.specification.settings import Check, build, instance_of, one_of, text, whole
 
 __all__ = ["RunSpec", "StudySpec"]
 

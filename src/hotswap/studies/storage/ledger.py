@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing
-from hotswap.studies.spec import StudySpec
+from hotswap.studies.specification.study import StudySpec
 
 __all__ = ["PATIENCE", "connect", "explained", "found"]
 

@@ -1,0 +1,75 @@
+"""Names for what a study's file, or a command, may choose from: data sets, networks, algorithms and their parts.
+
+A new one is one file: define it, register it under a name, and every place that chooses by name knows it.
+
+    @BANDITS.register("greedy")
+    class Greedy(Bandit): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+from hotswap.errors import SettingError
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A mapping from names to things of one kind, which grows by `register`."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        """What these things are, in the singular, for sentences: "data set"."""
+        self._known: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Register what follows under a name, as a decorator or as `register(name)(thing)`.
+
+        Raises:
+            SettingError: The name is taken, or no plain word: it becomes part of file names and of a run's id.
+        """
+        plain = isinstance(name, str) and name.isascii() and name.replace("_", "").isalnum() and name == name.lower()
+        if not plain:
+            raise SettingError(
+                f"A {self.kind} cannot be called {name!r}; use lower-case letters, digits and underscores."
+            )
+
+        def keep(thing: T) -> T:
+            known = self._known.setdefault(name, thing)
+            if known is not thing and not _defined_again(known, thing):
+                raise SettingError(f"There is a {self.kind} called {name!r} already; choose another name.")
+            self._known[name] = thing
+            return thing
+
+        return keep
+
+    def find(self, name: object, where: str) -> T:
+        """The thing of that name, or a SettingError that begins with `where` and lists the names there are."""
+        if isinstance(name, str) and name in self._known:
+            return self._known[name]
+        nearest = get_close_matches(str(name), self._known, n=1)
+        hint = f" (nearest: {nearest[0]})" if nearest else ""
+        raise SettingError(f"{where}: there is no {self.kind} {name!r}; there are {', '.join(self)}{hint}.")
+
+    def name_of(self, thing: T) -> str | None:
+        """Under which name something is registered, if it is."""
+        return next((name for name, known in self._known.items() if known is thing), None)
+
+    def __getitem__(self, name: str) -> T:
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _defined_again(one: object, other: object) -> bool:
+    """Whether both come from the same line of code: a module that was loaded again, a notebook's cell run twice."""
+    return all(getattr(one, name, None) == getattr(other, name, other) for name in ("__module__", "__qualname__"))

@@ -1,0 +1,42 @@
+"""State as named arrays: what a bandit or a search remembers, whatever fields it has.
+
+A state is any named tuple or dataclass whose fields are arrays. It is copied, saved and loaded by the names of its
+fields, never by their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from dataclasses import replace as replace_fields
+from typing import Any, TypeVar
+
+from hotswap.arrays import Array
+
+__all__ = ["arrays_of", "replaced"]
+
+S = TypeVar("S")
+
+
+def arrays_of(state: Any) -> dict[str, Array]:
+    """The fields of a state, by name.
+
+    Raises:
+        TypeError: It is neither a named tuple nor a dataclass.
+    """
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        return dict(zip(state._fields, state, strict=True))
+    if is_dataclass(state) and not isinstance(state, type):
+        return {field.name: getattr(state, field.name) for field in fields(state)}
+    raise TypeError(
+        f"A state must be a named tuple or a dataclass of arrays, but this is of type {type(state).__name__}."
+    )
+
+
+def replaced(state: S, arrays: Mapping[str, Array] | None = None, /, **named: Array) -> S:
+    """The same state with other arrays in the fields that are named."""
+    new = {**(arrays or {}), **named}
+    if isinstance(state, tuple) and hasattr(state, "_replace"):
+        changed: S = state._replace(**new)
+        return changed
+    return replace_fields(state, **new)  # type: ignore[type-var]  # a dataclass, as `arrays_of` would say

@@ -1,0 +1,1 @@
+"""The algorithms that a study can train, one to a file."""

@@ -1,0 +1,146 @@
+"""What a study needs to know of an algorithm that it trains: everything, in one class, in one file.
+
+    its name            in files, on the command line and in the ids of runs
+    its settings        with defaults, checks and a word on each; lists among them are its grid
+    its update          how it trains R runs at a time, as one tensor program
+    its columns         what it measures beside the loss and the error of all algorithms
+    its label and look  in tables, figures and on the page
+
+A new algorithm is a subclass of `Family` in a file of its own, registered under its name in `ALGORITHMS`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hotswap.errors import SettingError
+from hotswap.registry import Registry
+from hotswap.studies.specification.settings import Settings, build
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hotswap.ensemble import Model, Update
+    from hotswap.studies.specification.study import RunSpec
+
+__all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an algorithm is drawn: colours that colour-blind readers tell apart, marks that survive a grey printer.
+
+    Attributes:
+        colour: On white, as `#rrggbb`.
+        dark: On the page's dark background; the same if not given.
+        marker: The shape of its marks.
+        size: Of its marks, in points: large for few settings, small for hundreds.
+        filled: Whether its marks are.
+        dashes: How its lines are drawn.
+        layer: What has a larger one is drawn over the others.
+    """
+
+    colour: str
+    dark: str = ""
+    marker: Literal["circle", "triangle", "square", "diamond"] = "circle"
+    size: float = 7.5
+    filled: bool = True
+    dashes: Literal["solid", "dashed", "dotted"] = "solid"
+    layer: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family(Settings, ABC):
+    """An algorithm with everything about it that a study fixes or varies. One class for each algorithm.
+
+    Attributes:
+        name: What its runs are called; the algorithm's name if not given. A study may have several families of one
+            algorithm under different names.
+    """
+
+    name: str = ""
+
+    algorithm: ClassVar[str]
+    """The name under which the class is registered; `ALGORITHMS.register` sets it."""
+    label: ClassVar[str]
+    """What people call it."""
+    look: ClassVar[Look]
+    measures: ClassVar[tuple[str, ...]] = ()
+    """The columns that it fills beside those of all algorithms, each the mean over an epoch of what `Update.tally` has
+    under that name; `mean_lr` and `trials` are such columns."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.algorithm)
+        super().__post_init__()
+
+    @classmethod
+    def varied(cls) -> dict[str, str]:
+        """The settings that vary between runs, and how the ids of runs abbreviate them."""
+        return {name: setting.short for name, setting in cls.schema().items() if setting.short is not None}
+
+    def grid(self) -> list[dict[str, Any]]:
+        """What varies between the runs of one batch size and seed: every combination of the settings that are lists."""
+        names = list(self.varied())
+        return [
+            dict(zip(names, values, strict=True))
+            for values in itertools.product(*(getattr(self, name) for name in names))
+        ]
+
+    def constants(self) -> dict[str, Any]:
+        """What all runs of the family share and a fingerprint has to know."""
+        varied = {*self.varied(), "name"}
+        return {name: value for name, value in self.decisive().items() if name not in varied}
+
+    def order(self, runs: Sequence[RunSpec]) -> list[int]:
+        """In which order the rows of θ hold the runs; the update may want runs together that are alike."""
+        return list(range(len(runs)))
+
+    @abstractmethod
+    def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
+        """What trains the runs, whose parameters are the rows of `theta` `(R, P)`."""
+
+    def arms(self) -> tuple[float, ...]:
+        """The learning rates it chooses among, large to small; none if it does not."""
+        return ()
+
+    @classmethod
+    def describe(cls, settings: Mapping[str, float]) -> str:
+        """A run's settings in words, to follow its name and batch size: "rate 0.1, momentum 0.9"."""
+        return ", ".join(f"{name} {value:g}" for name, value in settings.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `family_from_dict` is the way back."""
+        named = {} if self.name == self.algorithm else {"name": self.name}
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        return {"algorithm": self.algorithm, **named, **values}
+
+
+class Algorithms(Registry[type[Family]]):
+    """The algorithms that a study can train, by name."""
+
+    def register(self, name: str) -> Any:
+        """See `Registry.register`; the class learns its name."""
+        keep = super().register(name)
+
+        def named(kind: type[Family]) -> type[Family]:
+            kind.algorithm = name
+            return keep(kind)
+
+        return named
+
+
+ALGORITHMS = Algorithms("algorithm")
+"""Every algorithm that a study can train."""
+
+
+def family_from_dict(stored: object, owner: str) -> Family:
+    """The family that `Family.to_dict` wrote; `owner` is whose table it is, for a sentence about what is wrong."""
+    table = dict(stored) if isinstance(stored, Mapping) else {}
+    algorithm = table.pop("algorithm", None)
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise SettingError(f"{owner} algorithm is {algorithm!r}; it must be one of {', '.join(ALGORITHMS)}.")
+    return build(ALGORITHMS[algorithm], table, owner)

@@ -1,0 +1,1 @@
+"""What a study has measured: the ledger, a SQLite file, and who may write to it."""
