@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from hotswap.cli.console import err, out, plain
 from hotswap.cli.demo import demo
 from hotswap.cli.report import report
 from hotswap.errors import HotSwapError
+from hotswap.extensions import load_file
 
 __all__ = ["app", "main"]
 
@@ -32,8 +34,18 @@ app.add_typer(study.app, name="study")
 @app.callback(invoke_without_command=True)
 def about(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    load: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A Python file that registers algorithms, networks, data sets, bandits, searches or rewards of your "
+            "own, for the command that follows; repeat for more.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Train PyTorch networks without choosing a learning rate."""
+    for file in load or ():
+        load_file(file)
     if version:
         out.print(f"hotswap {__version__}", highlight=False)
         raise typer.Exit

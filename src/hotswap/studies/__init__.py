@@ -1,32 +1,50 @@
-"""Studies: which runs there are, which of them share an ensemble, and the paper's own."""
+"""Studies: which runs there are, which of them share an ensemble, and the paper's own.
 
-from hotswap.studies.paper import PAPER
-from hotswap.studies.specification.families import (
+A study is made of parts that are chosen by name, each a registry that a file of one's own can add to: `ALGORITHMS`,
+`NETWORKS`, and `hotswap.data.DATASETS`.
+"""
+
+from hotswap.studies.algorithms import (
     ALGORITHMS,
     AdaDeltaFamily,
-    Algorithm,
+    AdamFamily,
     DucbFamily,
     Family,
-    NetworkSpec,
+    HotSwapFamily,
+    Look,
     SgdFamily,
 )
+from hotswap.studies.networks import NETWORKS, ConvolutionalSpec, Network, NetworkSpec
+from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.settings import one, several
 from hotswap.studies.specification.study import RunSpec, StudySpec
 from hotswap.studies.specification.toml import EXAMPLE, load_study
+
+Algorithm = str
+"""The name of an algorithm; one of `ALGORITHMS`, or of a family that a study has given a name."""
 
 __all__ = [
     "ALGORITHMS",
     "EXAMPLE",
+    "NETWORKS",
     "PAPER",
     "AdaDeltaFamily",
+    "AdamFamily",
     "Algorithm",
+    "ConvolutionalSpec",
     "DucbFamily",
     "Family",
+    "HotSwapFamily",
+    "Look",
+    "Network",
     "NetworkSpec",
     "RunSpec",
     "SgdFamily",
     "StudySpec",
     "Unit",
     "load_study",
+    "one",
     "plan",
+    "several",
 ]

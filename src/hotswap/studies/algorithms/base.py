@@ -14,18 +14,20 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hotswap.errors import SettingError
 from hotswap.registry import Registry
-from hotswap.studies.specification.settings import Settings, build
+from hotswap.studies.specification.settings import Check, Settings, build, word
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hotswap.ensemble import Model, Update
     from hotswap.studies.specification.study import RunSpec
+
+
 
 __all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict"]
 
@@ -75,6 +77,10 @@ class Family(Settings, ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.algorithm)
+        check = Check(self)
+        check.one("name", word())
+        if self.name != self.algorithm and self.name in ALGORITHMS:
+            raise check.error("name", f"is {self.name!r}, which is another algorithm; choose another name.")
         super().__post_init__()
 
     @classmethod
@@ -92,8 +98,8 @@ class Family(Settings, ABC):
 
     def constants(self) -> dict[str, Any]:
         """What all runs of the family share and a fingerprint has to know."""
-        varied = {*self.varied(), "name"}
-        return {name: value for name, value in self.decisive().items() if name not in varied}
+        kind = {} if self.name == self.algorithm else {"algorithm": self.algorithm}
+        return kind | {name: value for name, value in self.decisive().items() if name not in self.varied()}
 
     def order(self, runs: Sequence[RunSpec]) -> list[int]:
         """In which order the rows of θ hold the runs; the update may want runs together that are alike."""
@@ -115,8 +121,7 @@ class Family(Settings, ABC):
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `family_from_dict` is the way back."""
         named = {} if self.name == self.algorithm else {"name": self.name}
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
-        return {"algorithm": self.algorithm, **named, **values}
+        return {"algorithm": self.algorithm, **named, **self.stored()}
 
 
 class Algorithms(Registry[type[Family]]):

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotswap.errors import SettingError
-from hotswap.studies.specification.families import Algorithm
 from hotswap.studies.specification.study import RunSpec, StudySpec
 
 __all__ = ["Unit", "plan"]
-
-# The algorithms with few runs go first: a study that is stopped early then has something to compare SGD with.
-ORDER: tuple[Algorithm, ...] = ("adadelta", "ducb", "sgd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +15,13 @@ class Unit:
     """Runs that are trained together, as one piece of work that is done or not.
 
     Attributes:
-        algorithm: Of every run in it.
+        algorithm: The family of every run in it, by name.
         batch_size: Of every run in it.
         runs: The runs, seed by seed.
         part: Its number, from 1, where the runs of one algorithm and batch size were split; otherwise None.
     """
 
-    algorithm: Algorithm
+    algorithm: str
     batch_size: int
     runs: tuple[RunSpec, ...]
     part: int | None = None
@@ -40,15 +36,16 @@ class Unit:
 def plan(study: StudySpec, max_runs: int | None = None) -> tuple[Unit, ...]:
     """One unit per algorithm and batch size, in parts of at most `max_runs` runs.
 
+    Algorithms with few runs go first: a study that is stopped early then has something to compare the others with.
     Parts of one unit differ by at most one run in size, so that as few programs as possible have to be built.
     """
     if max_runs is not None and (isinstance(max_runs, bool) or not isinstance(max_runs, int) or max_runs < 1):
         raise SettingError(f"plan(max_runs={max_runs!r}): max_runs must be a whole number of at least 1, or None.")
-    groups: dict[tuple[Algorithm, int], list[RunSpec]] = {}
+    groups: dict[tuple[str, int], list[RunSpec]] = {}
     for run in study.runs():
         groups.setdefault((run.algorithm, run.batch_size), []).append(run)
     units: list[Unit] = []
-    for algorithm, batch_size in sorted(groups, key=lambda group: (ORDER.index(group[0]), group[1])):
+    for algorithm, batch_size in sorted(groups, key=lambda group: (len(groups[group]), group)):
         parts = _split(tuple(groups[algorithm, batch_size]), max_runs)
         for number, runs in enumerate(parts, start=1):
             part = number if len(parts) > 1 else None

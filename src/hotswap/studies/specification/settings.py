@@ -13,7 +13,8 @@ place in the file, `study.toml: [sgd] momentum[2] is 1.5; it must be ...`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from reprlib import repr as shortened
@@ -37,10 +38,13 @@ __all__ = [
     "number",
     "one",
     "one_of",
+    "plain",
     "several",
     "text",
     "unknown",
     "whole",
+    "word",
+    "yes_or_no",
 ]
 
 
@@ -55,12 +59,27 @@ class FieldError(SettingError):
         return f"{self.owner} {self.place} {self.problem}"
 
 
-@dataclass(frozen=True)
 class Rule:
-    """What one value must be: in words, and as a function that raises ValueError on any other value."""
+    """What one value must be.
 
-    words: str
-    read: Callable[[object], object]
+    Attributes:
+        words: In words, to follow "it must be"; as a function where they change, such as the names of a registry.
+        read: Gives the value in its one proper form, and raises ValueError on anything else.
+        write: Gives what JSON stores of it.
+    """
+
+    def __init__(
+        self,
+        words: str | Callable[[], str],
+        read: Callable[[object], object],
+        write: Callable[[Any], object] = lambda value: value,
+    ) -> None:
+        self._words, self.read, self.write = words, read, write
+
+    @property
+    def words(self) -> str:
+        """What it must be."""
+        return self._words if isinstance(self._words, str) else self._words()
 
 
 def whole(least: int, most: int | None = None) -> Rule:
@@ -93,15 +112,15 @@ def number(words: str, holds: Callable[[float], bool]) -> Rule:
     return Rule(words, read)
 
 
-def one_of(choices: Sequence[str]) -> Rule:
-    """One of the given strings."""
+def one_of(choices: Collection[str]) -> Rule:
+    """One of the given strings, such as the names of a registry."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in choices:
             raise ValueError
         return value
 
-    return Rule("one of " + ", ".join(choices), read)
+    return Rule(lambda: "one of " + ", ".join(choices), read)
 
 
 def text() -> Rule:
@@ -113,6 +132,28 @@ def text() -> Rule:
         return value
 
     return Rule("one line of text, not empty", read)
+
+
+def yes_or_no() -> Rule:
+    """True or False."""
+
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError  # noqa: TRY004 - a rule has one way to say no
+        return value
+
+    return Rule("true or false", read)
+
+
+def word() -> Rule:
+    """A name that can be part of a file's name and of a run's id."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or re.fullmatch(r"[a-z][a-z0-9_]*", value) is None:
+            raise ValueError
+        return value
+
+    return Rule("a word of lower-case letters, digits and underscores that begins with a letter", read)
 
 
 def instance_of(*kinds: type) -> Rule:
@@ -201,11 +242,19 @@ class Settings:
         """What is known of each field, in order."""
         return {item.name: item.metadata[_SETTING] for item in fields(cls) if _SETTING in item.metadata}
 
+    def stored(self) -> dict[str, Any]:
+        """Every setting as JSON has it; `build` is the way back."""
+        return {name: plain(setting.rule.write(getattr(self, name))) for name, setting in self.schema().items()}
+
     def decisive(self) -> dict[str, Any]:
         """What a fingerprint is made of: every setting, but of those that were added later only what is no default."""
-        added = {name for name, setting in self.schema().items() if setting.added}
-        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
-        return {name: value for name, (value, default) in values.items() if name not in added or value != default}
+        defaults = {item.name: item.default for item in fields(self)}
+        stored, schema = self.stored(), self.schema()
+        return {
+            name: value
+            for name, value in stored.items()
+            if not schema[name].added or getattr(self, name) != defaults[name]
+        }
 
 
 class Check:
@@ -217,7 +266,7 @@ class Check:
 
     def one(self, field: str, rule: Rule) -> None:
         """The field is one value."""
-        self._store(field, self._read(field, getattr(self._target, field), rule))
+        self._store(field, self.read(field, getattr(self._target, field), rule))
 
     def several(self, field: str, rule: Rule, *, distinct: bool = True, empty: bool = False) -> None:
         """The field is a sequence of values; it becomes a tuple."""
@@ -226,7 +275,7 @@ class Check:
             raise self.error(field, f"is {shortened(values)}; it must be a list, each item {rule.words}.")
         if not values and not empty:
             raise self.error(field, f"is empty; it must have at least one item, {rule.words}.")
-        items = tuple(self._read(f"{field}[{i}]", value, rule) for i, value in enumerate(values))
+        items = tuple(self.read(f"{field}[{i}]", value, rule) for i, value in enumerate(values))
         for i, item in enumerate(items):
             if distinct and item in items[:i]:
                 raise self.error(f"{field}[{i}]", f"is {shortened(item)} again; give each value once.")
@@ -236,7 +285,8 @@ class Check:
         """What to raise about the object being made."""
         return FieldError(self.owner, place, problem)
 
-    def _read(self, place: str, value: object, rule: Rule) -> object:
+    def read(self, place: str, value: object, rule: Rule) -> Any:
+        """A value in its proper form, or the error that says what it must be."""
         try:
             return rule.read(value)
         except ValueError:
@@ -271,6 +321,13 @@ def build(kind: type[S], table: object, owner: str) -> S:
         return kind(**table)
     except FieldError as wrong:
         raise FieldError(owner, wrong.place, wrong.problem) from None
+
+
+def plain(value: Any) -> Any:
+    """Tuples as lists, which is how JSON returns them."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:

@@ -5,67 +5,105 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
-from hotswap.studies.specification.families import (
-    ALGORITHMS,
+from hotswap.studies.algorithms import ALGORITHMS, Family, family_from_dict
+from hotswap.studies.networks import Network, NetworkSpec, network_from_dict
+from hotswap.studies.specification.settings import (
     COUNT,
-    FACTOR,
-    FAMILIES,
-    MOMENTUM,
-    POSITIVE,
-    Algorithm,
-    Family,
-    NetworkSpec,
-    constants_of,
-    family_from_dict,
-    family_to_dict,
-    listed,
+    Check,
+    build,
+    instance_of,
+    number,
+    one_of,
     plain,
-    settings_of,
+    text,
+    whole,
+    word,
 )
-from hotswap.studies.specification.settings import Check, build, instance_of, one_of, text, whole
 
-__all__ = ["RunSpec", "StudySpec"]
+__all__ = ["FINGERPRINT_VERSION", "RunSpec", "StudySpec"]
+
+FINGERPRINT_VERSION = 1
+"""How fingerprints are computed. Another way would be another version; a setting that is added with a default is none."""
 
 SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
+FINITE = number("a finite number", lambda x: abs(x) < float("inf"))
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class RunSpec:
-    """One training run. `lr`, `lr_decay` and `momentum` belong to SGD and are None for the other algorithms."""
+    """One training run: `RunSpec(algorithm="sgd", batch_size=64, seed=0, lr=0.1, lr_decay=0.99, momentum=0.9)`.
 
-    algorithm: Algorithm
+    Attributes:
+        algorithm: The name of its family in the study, which is that of the algorithm unless the study says otherwise.
+        batch_size: Samples per minibatch.
+        seed: Of its weight initialisation, and of whatever else is random in it.
+        varied: The settings in which it differs from other runs of its family, as pairs of name and value. They are
+            attributes, too: `run.lr`.
+    """
+
+    algorithm: str
     batch_size: int
     seed: int
-    lr: float | None = None
-    lr_decay: float | None = None
-    momentum: float | None = None
+    varied: tuple[tuple[str, float], ...] = ()
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        algorithm: str,
+        batch_size: int,
+        seed: int,
+        varied: Iterable[tuple[str, float]] = (),
+        **settings: float | None,
+    ) -> None:
+        given = {**dict(varied), **settings}
+        values = {"algorithm": algorithm, "batch_size": batch_size, "seed": seed}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
         check = Check(self)
-        check.one("algorithm", one_of(ALGORITHMS))
+        check.one("algorithm", word())
         check.one("batch_size", COUNT)
         check.one("seed", SEED)
-        for name, rule in (("lr", POSITIVE), ("lr_decay", FACTOR), ("momentum", MOMENTUM)):
-            if self.algorithm == "sgd":
-                check.one(name, rule)
-            elif getattr(self, name) is not None:
-                raise check.error(name, f"is {getattr(self, name)!r}; it must be None for {self.algorithm}.")
+        object.__setattr__(self, "varied", tuple(_settings(algorithm, given, check).items()))
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The settings in which it differs from other runs of its family, by name."""
+        return dict(self.varied)
+
+    def __getattr__(self, name: str) -> float | None:
+        """The value of a setting; None for a setting that only other algorithms have."""
+        settings = dict(self.__dict__.get("varied", ()))
+        if name in settings or any(name in kind.varied() for kind in ALGORITHMS.values()):
+            return settings.get(name)
+        raise AttributeError(f"A run has no attribute and no setting {name!r}.")
 
     @property
     def id(self) -> str:
         """Its name within the study, such as `sgd-b64-lr0.1-decay0.99-mom0.9-s0` or `ducb-b64-s0`."""
-        parts = [self.algorithm, f"b{self.batch_size}"]
-        for label, value in (("lr", self.lr), ("decay", self.lr_decay), ("mom", self.momentum)):
-            if value is not None:
-                parts.append(label + repr(value).removesuffix(".0"))  # repr gives every digit: no two runs share an id
-        return "-".join((*parts, f"s{self.seed}"))
+        kind = ALGORITHMS.get(self.algorithm)
+        short = {} if kind is None else kind.varied()
+        # repr gives every digit: no two runs share an id
+        parts = [short.get(name, name) + repr(value).removesuffix(".0") for name, value in self.varied]
+        return "-".join((self.algorithm, f"b{self.batch_size}", *parts, f"s{self.seed}"))
+
+
+def _settings(algorithm: str, given: Mapping[str, float | None], check: Check) -> dict[str, float]:
+    """The settings of a run in the order of its algorithm's, each in its proper form."""
+    kind = ALGORITHMS.get(algorithm)
+    if kind is None:  # a family with a name of its own, whose study has checked it
+        return {name: check.read(name, value, FINITE) for name, value in given.items()}
+    schema, expected = kind.schema(), kind.varied()
+    for name, value in given.items():
+        if name not in expected and value is not None:
+            raise check.error(name, f"is {value!r}; it must be None for {algorithm}.")
+    return {name: check.read(name, given.get(name), schema[name].rule) for name in expected}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +114,8 @@ class StudySpec:
         name: What it is called.
         dataset: One of `hotswap.data.DATASETS`.
         train_images: The first so many training images are used; None for all of them.
-        network: What is trained.
-        families: The algorithms, at most one family for each.
+        network: What is trained; one of `hotswap.studies.NETWORKS`.
+        families: The algorithms, each with its settings; several of one algorithm have different names.
         batch_sizes: Every algorithm runs with each of them.
         seeds: Weight initialisations; every setting runs from each of them.
         epochs: How long each run trains.
@@ -88,7 +126,7 @@ class StudySpec:
     name: str
     dataset: str = "mnist"
     train_images: int | None = 50_000
-    network: NetworkSpec = NetworkSpec()  # noqa: RUF009  # frozen
+    network: Network = NetworkSpec()  # noqa: RUF009  # frozen
     families: tuple[Family, ...]
     batch_sizes: tuple[int, ...]
     seeds: tuple[int, ...]
@@ -99,16 +137,16 @@ class StudySpec:
     def __post_init__(self) -> None:
         check = Check(self)
         check.one("name", text())
-        check.one("dataset", one_of(sorted(DATASETS)))
+        check.one("dataset", one_of(DATASETS))
         if self.train_images is not None:
             check.one("train_images", COUNT)
-        check.one("network", instance_of(NetworkSpec))
-        check.several("families", instance_of(*FAMILIES.values()))
+        check.one("network", instance_of(Network))
+        check.several("families", instance_of(Family))
         check.several("batch_sizes", COUNT)
         check.several("seeds", SEED)
         check.one("epochs", COUNT)
         check.one("data_seed", SEED)
-        check.several("set_aside", instance_of(*FAMILIES.values()), empty=True)
+        check.several("set_aside", instance_of(Family), empty=True)
         self._check_one_family_each(check)
         self._check_minibatches_are_full(check)
 
@@ -117,9 +155,9 @@ class StudySpec:
         places += [f"set_aside[{i}]" for i in range(len(self.set_aside))]
         seen: dict[str, str] = {}
         for place, family in zip(places, self.families + self.set_aside, strict=True):
-            if family.algorithm in seen:
-                raise check.error(place, f"is {family.algorithm}, as is {seen[family.algorithm]}; give each once.")
-            seen[family.algorithm] = place
+            if family.name in seen:
+                raise check.error(place, f"is {family.name}, as is {seen[family.name]}; give each once.")
+            seen[family.name] = place
 
     def _check_minibatches_are_full(self, check: Check) -> None:
         for i, size in enumerate(self.batch_sizes):
@@ -131,26 +169,26 @@ class StudySpec:
     def runs(self) -> tuple[RunSpec, ...]:
         """Every run: by family, batch size, seed, and then the settings of the family."""
         return tuple(
-            RunSpec(algorithm=family.algorithm, batch_size=batch_size, seed=seed, **setting)
+            RunSpec(algorithm=family.name, batch_size=batch_size, seed=seed, **setting)
             for family in self.families
             for batch_size in self.batch_sizes
             for seed in self.seeds
-            for setting in settings_of(family)
+            for setting in family.grid()
         )
 
     def family(self, algorithm: str) -> Family:
-        """The family of an algorithm of this study."""
+        """The family of that name."""
         for family in self.families:
-            if family.algorithm == algorithm:
+            if family.name == algorithm:
                 return family
         raise SettingError(
-            f"StudySpec.family({algorithm!r}): it is not in the study; choose from {listed(self.algorithms)}."
+            f"StudySpec.family({algorithm!r}): it is not in the study; choose from {_listed(self.algorithms)}."
         )
 
     @property
-    def algorithms(self) -> tuple[Algorithm, ...]:
-        """The algorithms that run, in the order of their families."""
-        return tuple(family.algorithm for family in self.families)
+    def algorithms(self) -> tuple[str, ...]:
+        """The names of the families that run: those of their algorithms, unless the study says otherwise."""
+        return tuple(family.name for family in self.families)
 
     def recorded_epochs(self) -> tuple[int, ...]:
         """The epochs after which runs are measured: 1, 2, 5, every tenth, and the last."""
@@ -179,8 +217,8 @@ class StudySpec:
         kept = _part("algorithms", algorithms, self.algorithms)
         return replace(
             self,
-            families=tuple(family for family in self.families if family.algorithm in kept),
-            set_aside=self.set_aside + tuple(family for family in self.families if family.algorithm not in kept),
+            families=tuple(family for family in self.families if family.name in kept),
+            set_aside=self.set_aside + tuple(family for family in self.families if family.name not in kept),
             batch_sizes=_part("batch_sizes", batch_sizes, self.batch_sizes),
             seeds=self.seeds[: _at_most("seeds", seeds, len(self.seeds))],
             epochs=_at_most("epochs", epochs, self.epochs),
@@ -188,9 +226,12 @@ class StudySpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The study as JSON has it; `from_dict` is the way back."""
-        stored: dict[str, Any] = plain(asdict(self))
-        stored["families"] = [family_to_dict(family) for family in self.families]
-        stored["set_aside"] = [family_to_dict(family) for family in self.set_aside]
+        stored: dict[str, Any] = plain(
+            {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _OBJECTS}
+        )
+        stored["network"] = self.network.to_dict()
+        stored["families"] = [family.to_dict() for family in self.families]
+        stored["set_aside"] = [family.to_dict() for family in self.set_aside]
         return stored
 
     @classmethod
@@ -199,7 +240,7 @@ class StudySpec:
         owner = "StudySpec.from_dict:"
         table = dict(stored)
         if "network" in table:
-            table["network"] = build(NetworkSpec, table["network"], f"{owner} network")
+            table["network"] = network_from_dict(table["network"], f"{owner} network")
         for key in ("families", "set_aside"):
             if isinstance(table.get(key), list):
                 table[key] = [family_from_dict(item, f"{owner} {key}[{i}]") for i, item in enumerate(table[key])]
@@ -211,16 +252,19 @@ class StudySpec:
         Results with the same fingerprint belong together: which batch sizes, seeds, grid values and epochs were
         chosen says which results there are, not what they are, and a name says nothing at all.
         """
-        constants = {family.algorithm: constants_of(family) for family in self.families + self.set_aside}
+        constants = {family.name: family.constants() for family in self.families + self.set_aside}
         decisive = {
             "dataset": self.dataset,
             "train_images": self.train_images,
-            "network": asdict(self.network),
-            "families": {algorithm: values for algorithm, values in constants.items() if values},
+            "network": self.network.constants(),
+            "families": {name: values for name, values in constants.items() if values},
             "data_seed": self.data_seed,
         }
         canonical = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+_OBJECTS = ("network", "families", "set_aside")
 
 
 def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple[T, ...]:
@@ -228,14 +272,14 @@ def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple
     if asked is None:
         return present
     if isinstance(asked, str) or not isinstance(asked, Iterable):
-        raise SettingError(f"Selecting runs: {name} is {asked!r}; it must be a list, with items of {listed(present)}.")
+        raise SettingError(f"Selecting runs: {name} is {asked!r}; it must be a list, with items of {_listed(present)}.")
     wanted = tuple(asked)
     if not wanted:
-        raise SettingError(f"Selecting runs: {name} is empty; choose from {listed(present)}.")
+        raise SettingError(f"Selecting runs: {name} is empty; choose from {_listed(present)}.")
     for item in wanted:
         if item not in present:
             raise SettingError(
-                f"Selecting runs: {name} has {item!r}, which is not in the study; choose from {listed(present)}."
+                f"Selecting runs: {name} has {item!r}, which is not in the study; choose from {_listed(present)}."
             )
     return tuple(item for item in present if item in wanted)
 
@@ -246,3 +290,8 @@ def _at_most(name: str, asked: int | None, present: int) -> int:
     if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= present:
         raise SettingError(f"Selecting runs: {name} is {asked!r}; it must be a whole number from 1 to {present}.")
     return asked
+
+
+def _listed(values: Iterable[object]) -> str:
+    """In a sentence."""
+    return ", ".join(str(value) for value in values)

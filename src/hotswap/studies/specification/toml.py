@@ -4,71 +4,30 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from hotswap.data import DATASETS
 from hotswap.errors import SettingError
-from hotswap.studies.specification.families import (
-    ALGORITHMS,
-    FAMILIES,
-    AdaDeltaFamily,
-    DucbFamily,
-    NetworkSpec,
-    SgdFamily,
-)
-from hotswap.studies.specification.settings import FieldError, build, unknown
+from hotswap.studies.algorithms import ALGORITHMS, Family
+from hotswap.studies.networks import NETWORKS, NetworkSpec, network_from_dict
+from hotswap.studies.specification.settings import FieldError, Settings, build, unknown
 from hotswap.studies.specification.study import StudySpec
 
-__all__ = ["EXAMPLE", "load_study"]
-
-EXAMPLE = """\
-# A study: every algorithm below, with every batch size, from every seed.
-
-name = "digits"
-dataset = "digits"        # "digits" (1,797 small images, part of scikit-learn) or "mnist" (fetched once)
-train_images = 1_400      # the first so many training images; leave it out for all of them
-batch_sizes = [32, 64]    # minibatches are always full: what is left over at an epoch's end waits for the next shuffle
-seeds = [0, 1, 2]         # one weight initialisation each
-epochs = 30
-data_seed = 0             # the order of the data, the same for every run
-
-[network]
-hidden = [64, 32]         # sizes of the hidden layers
-unit = "sigmoid"          # "sigmoid", "tanh" or "relu"
-init = "glorot"           # "glorot", or "sparse" for a few Gaussian weights a unit
-
-# A table for each algorithm that is to run; delete those that are not.
-
-[sgd]                     # every combination of these three lists
-lr = [1.0, 0.3, 0.1]
-lr_decay = [0.99, 1.0]    # the rate is multiplied with this after each epoch
-momentum = [0.0, 0.9]
-
-[adadelta]                # one setting; the values here are the defaults
-rho = 0.95
-eps = 1e-6
-lr = 1.0
-
-[ducb]                    # hot swapping with a discounted UCB bandit; the values here are the defaults
-high = 1e2                # the largest rate
-low = 1e-6                # the smallest rate
-count = 33                # how many rates, evenly spaced on a logarithmic scale
-discount = 0.99           # how much of what the bandit knows is kept at each step
-exploration = 1e-8        # the weight of its confidence widths
-search = "backtracking"   # "backtracking" or "first_decrease"
-headroom = 0              # how many rates above the proposed one the search begins
-"""
-"""A commented study, small enough for a laptop, with every key there is."""
+__all__ = ["EXAMPLE", "example", "load_study"]
 
 KEYS = ("name", "dataset", "train_images", "batch_sizes", "seeds", "epochs", "data_seed")
-TABLES: dict[str, type[NetworkSpec | SgdFamily | AdaDeltaFamily | DucbFamily]] = {"network": NetworkSpec, **FAMILIES}
 
 
 def load_study(path: str | os.PathLike[str]) -> StudySpec:
     """Read a study from a file such as `EXAMPLE`.
 
-    The keys at the top are those of `StudySpec`, and `[network]`, `[sgd]`, `[adadelta]` and `[ducb]` those of
-    their classes; the tables that are there say which algorithms run. Left out, `train_images` means all of them.
+    The keys at the top are those of `StudySpec`; `[network]` has those of the network that its `name` names, a
+    perceptron where it names none; every other table is an algorithm's, and those that are there say which algorithms
+    run. A table with a name of its own says which algorithm it is: `[cautious]`, then `algorithm = "hotswap"`. Left
+    out, `train_images` means all of them.
 
     Raises:
         SettingError: The file is wrong; one sentence says where, and what it could be instead.
@@ -77,18 +36,19 @@ def load_study(path: str | os.PathLike[str]) -> StudySpec:
     settings: dict[str, Any] = {"train_images": None}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in _document(file).items():
-        if key in TABLES:
+        if key == "network" or _is_family(key, value):
             tables[key] = _table(key, value, file)
         elif key in KEYS:
             settings[key] = value
         elif isinstance(value, dict):
-            raise SettingError(f"{file}: {unknown('table', key, tuple(TABLES))}")
+            raise SettingError(f"{file}: {unknown('table', key, ('network', *ALGORITHMS))}")
         else:
             raise SettingError(f"{file}: {unknown('key', key, KEYS)}")
-    families = [build(FAMILIES[name], tables[name], f"{file}: [{name}]") for name in ALGORITHMS if name in tables]
-    network = build(NetworkSpec, tables.get("network", {}), f"{file}: [network]")
+    network = network_from_dict(tables.pop("network", {}), f"{file}: [network]")
+    known = [name for name in ALGORITHMS if name in tables]
+    families = [_family(name, tables[name], file) for name in (*known, *(name for name in tables if name not in known))]
     if not families:
-        raise SettingError(f"{file}: there is no algorithm; add at least one table of {_headings(ALGORITHMS)}.")
+        raise SettingError(f"{file}: there is no algorithm; add at least one table of {_headings(tuple(ALGORITHMS))}.")
     return build(StudySpec, {**settings, "network": network, "families": families}, f"{file}:")
 
 
@@ -109,10 +69,14 @@ def _document(file: str) -> dict[str, Any]:
         raise SettingError(f"{file}: this is not TOML: {reason}.") from None
 
 
+def _is_family(key: str, value: object) -> bool:
+    return key in ALGORITHMS or (isinstance(value, dict) and "algorithm" in value)
+
+
 def _table(name: str, value: object, file: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SettingError(f"{file}: {name} is not a table; write its settings once, below the line [{name}].")
-    known = TABLES[name].__dataclass_fields__
+    known = ("name",) if name == "network" else _kind(name, value, file).schema()
     for key in value:
         if key in KEYS and key not in known:
             # In TOML a key belongs to the last table above it, which is easily forgotten.
@@ -120,5 +84,81 @@ def _table(name: str, value: object, file: str) -> dict[str, Any]:
     return value
 
 
+def _kind(name: str, table: Mapping[str, Any], file: str) -> type[Family]:
+    return ALGORITHMS.find(table.get("algorithm", name), f"{file}: [{name}] algorithm")
+
+
+def _family(name: str, table: Mapping[str, Any], file: str) -> Family:
+    kind = _kind(name, table, file)
+    settings = {key: value for key, value in table.items() if key != "algorithm"}
+    unusual = [key for key in settings if key not in kind.schema()]
+    if unusual:
+        raise SettingError(f"{file}: [{name}] {unknown('key', unusual[0], tuple(kind.schema()))}")
+    return build(kind, settings if name == kind.algorithm else {**settings, "name": name}, f"{file}: [{name}]")
+
+
 def _headings(names: tuple[str, ...]) -> str:
     return ", ".join(f"[{name}]" for name in names)
+
+
+# The example.
+
+_TOP = """\
+# A study: every algorithm below, with every batch size, from every seed.
+
+name = "digits"
+dataset = "digits"        # {datasets}
+train_images = 1_400      # the first so many training images; leave it out for all of them
+batch_sizes = [32, 64]    # minibatches are always full: what is left over at an epoch's end waits for the next shuffle
+seeds = [0, 1, 2]         # one weight initialisation each
+epochs = 30
+data_seed = 0             # the order of the data, the same for every run
+
+[network]                 # a perceptron, unless its name is another: {networks}
+"""
+_ALGORITHMS = """
+# A table for each algorithm that is to run; delete those that are not. Settings that are lists give a run for every
+# combination; the others have the defaults here, unless it says otherwise. A second table of an algorithm has a name of
+# its own, and says which algorithm it is: [cautious], then algorithm = "hotswap".
+"""
+
+
+def example() -> str:
+    """A commented study, small enough for a laptop, with every key of every algorithm that there is."""
+    names = ", ".join(f'"{name}"' for name in DATASETS)
+    networks = ", ".join(f'name = "{name}"' for name in NETWORKS if name != NetworkSpec.network)
+    text = _TOP.format(datasets=names, networks=networks) + _settings(NetworkSpec) + _ALGORITHMS
+    for name, kind in ALGORITHMS.items():
+        text += f"\n{f'[{name}]':<25} # {(kind.__doc__ or kind.label).partition(chr(10))[0]}\n{_settings(kind)}"
+    return text
+
+
+def _settings(kind: type[Settings]) -> str:
+    """A line for each setting: its name, a value, what it means."""
+    defaults = {item.name: item.default for item in fields(kind)}
+    lines = []
+    for name, setting in kind.schema().items():
+        value = defaults[name] if setting.example is None else setting.example
+        if value is MISSING:
+            raise SettingError(f"{kind.__name__}: {name} has neither a default nor an example.")
+        lines.append(f"{f'{name} = {_toml(setting.rule.write(value))}':<25} # {setting.help}\n")
+    return "".join(lines)
+
+
+def _toml(value: object) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        if set(value) == {"name"}:
+            return _toml(value["name"])
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    return repr(value)
+
+
+EXAMPLE = example()
+"""A commented study, small enough for a laptop, with every key of the algorithms that come with hotswap."""

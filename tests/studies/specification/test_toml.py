@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from hotswap import Backtracking, FirstDecrease
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
 from hotswap.studies import (
+    ALGORITHMS,
     EXAMPLE,
     AdaDeltaFamily,
+    AdamFamily,
+    ConvolutionalSpec,
     DucbFamily,
+    HotSwapFamily,
     NetworkSpec,
     SgdFamily,
     StudySpec,
@@ -42,6 +47,8 @@ def test_the_example_loads(file: Path) -> None:
             SgdFamily(lr=(1.0, 0.3, 0.1), lr_decay=(0.99, 1.0), momentum=(0.0, 0.9)),
             AdaDeltaFamily(),
             DucbFamily(),
+            HotSwapFamily(search=FirstDecrease()),
+            AdamFamily(lr=(0.01, 0.001)),
         ),
         batch_sizes=(32, 64),
         seeds=(0, 1, 2),
@@ -51,13 +58,9 @@ def test_the_example_loads(file: Path) -> None:
 
 def test_the_example_shows_every_key_and_choice() -> None:
     tables = dict(re.findall(r"^\[(\w+)\](.*?)(?=^\[|\Z)", EXAMPLE, re.MULTILINE | re.DOTALL))
-    for table, kind in {
-        "network": NetworkSpec,
-        "sgd": SgdFamily,
-        "adadelta": AdaDeltaFamily,
-        "ducb": DucbFamily,
-    }.items():
-        assert re.findall(r"^(\w+) =", tables[table], re.MULTILINE) == [field.name for field in fields(kind)]
+    assert set(tables) == {"network", *ALGORITHMS}
+    for table, kind in {"network": NetworkSpec, **ALGORITHMS}.items():
+        assert re.findall(r"^(\w+) =", tables[table], re.MULTILINE) == list(kind.schema())
     top = EXAMPLE.split("[network]")[0]
     given = set(re.findall(r"^(\w+) =", top, re.MULTILINE))
     assert given == {field.name for field in fields(StudySpec)} - {"network", "families", "set_aside"}
@@ -87,6 +90,14 @@ def test_the_order_of_the_tables_does_not_matter(file: Path) -> None:
     assert load_study(file).algorithms == ("sgd", "adadelta", "ducb")
 
 
+def test_networks_and_parts_of_hot_swapping_by_name(file: Path) -> None:
+    named = '[bold]\nalgorithm = "hotswap"\nsearch = { name = "backtracking", headroom = 2 }\nreward = "log_reduction"\n'
+    file.write_text(TOP + '[network]\nname = "convolutional"\nchannels = [4]\n' + named + "[ducb]\n", encoding="utf-8")
+    study = load_study(file)
+    assert study.network == ConvolutionalSpec(channels=(4,))
+    assert study.families == (DucbFamily(), HotSwapFamily(name="bold", search=Backtracking(headroom=2)))
+
+
 WRONG = {
     # Keys and tables
     "unknown key": (
@@ -103,18 +114,18 @@ WRONG = {
         "[sgd] has no key 'momentun'; the valid keys are lr, lr_decay, momentum (nearest: momentum).",
     ),
     "unknown algorithm": (
-        TOP + "[adam]\nlr = 0.1\n",
-        "has no table 'adam'; the valid tables are network, sgd, adadelta, ducb.",
+        TOP + "[lion]\nlr = 0.1\n",
+        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam.",
     ),
     "misspelt algorithm": (
         TOP + "[adadleta]\n",
-        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb (nearest: adadelta).",
+        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam (nearest: adadelta).",
     ),
     "no algorithm": (
         TOP + "[network]\n",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam].",
     ),
-    "empty file": ("", "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb]."),
+    "empty file": ("", "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam]."),
     "key below a table": (
         TOP.replace("epochs = 3\n", "") + SGD + "epochs = 3\n",
         "[sgd] epochs belongs to the top of the file, above the first [table].",
@@ -137,10 +148,26 @@ WRONG = {
         TOP + "[sgd]\nlr = [0.1]\nlr_decay = [1.0]\n",
         "[sgd] momentum is missing, and there is no default.",
     ),
+    "unknown algorithm of a named family": (
+        TOP + '[mine]\nalgorithm = "lion"\n',
+        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam.",
+    ),
+    "a named family of a wrong setting": (
+        TOP + '[mine]\nalgorithm = "hotswap"\ndiscount = 0.9\n',
+        "[mine] has no key 'discount'; the valid keys are high, low, count, bandit, search, reward",
+    ),
+    "unknown network": (
+        TOP + '[network]\nname = "resnet"\n' + SGD,
+        "[network]: there is no network 'resnet'; there are perceptron, convolutional.",
+    ),
+    "unknown bandit": (
+        TOP + '[hotswap]\nbandit = "ucb"\n',
+        "[hotswap] bandit is 'ucb'; it must be the name of a bandit (discounted_ucb",
+    ),
     # Values
     "unknown data set": (
         'dataset = "cifar"\n' + TOP + SGD,
-        "dataset is 'cifar'; it must be one of digits, mnist.",
+        "dataset is 'cifar'; it must be one of ",
     ),
     "unknown unit": (
         TOP + '[network]\nunit = "gelu"\n' + SGD,

@@ -6,13 +6,14 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hotswap import Backtracking, DiscountedUCB, RelativeReduction
 from hotswap.arms import log_grid
 from hotswap.errors import SettingError
 from hotswap.studies import (
@@ -20,11 +21,14 @@ from hotswap.studies import (
     PAPER,
     AdaDeltaFamily,
     DucbFamily,
+    HotSwapFamily,
     NetworkSpec,
     RunSpec,
     SgdFamily,
     StudySpec,
+    one,
 )
+from hotswap.studies.specification.settings import whole, yes_or_no
 
 SGD = SgdFamily(lr=(1.0, 0.1), lr_decay=(0.99, 1.0), momentum=(0.0, 0.5, 0.9))
 SMALL = StudySpec(
@@ -143,7 +147,8 @@ def test_close_rates_keep_their_own_ids() -> None:
 
 def test_families_know_their_algorithm() -> None:
     assert [family.algorithm for family in SMALL.families] == ["sgd", "adadelta", "ducb"]
-    assert SMALL.algorithms == ALGORITHMS == ("sgd", "adadelta", "ducb")
+    assert SMALL.algorithms == ("sgd", "adadelta", "ducb")
+    assert tuple(ALGORITHMS) == ("sgd", "adadelta", "ducb", "hotswap", "adam")
     assert SMALL.family("adadelta") == AdaDeltaFamily(eps=1e-7)
     with pytest.raises(SettingError, match=r"family\('adam'\).*choose from sgd, adadelta, ducb\."):
         SMALL.family("adam")
@@ -227,7 +232,7 @@ def test_a_fingerprint_never_changes() -> None:
     assert PAPER.fingerprint() == "0845392ce6316b44"
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", SMALL.algorithms)
 def test_parts_have_the_fingerprint_of_the_whole(algorithm: str) -> None:
     part = SMALL.select(algorithms=[algorithm], batch_sizes=[16], seeds=1, epochs=2)
     assert part.fingerprint() == SMALL.fingerprint()
@@ -290,11 +295,99 @@ CONSTANTS: dict[type[AdaDeltaFamily | DucbFamily], dict[str, Any]] = {
 def test_a_constant_of_a_family_is_in_the_fingerprint(
     kind: type[AdaDeltaFamily | DucbFamily], name: str, value: Any
 ) -> None:
-    assert set(CONSTANTS[kind]) == {field.name for field in fields(kind)}
+    assert set(CONSTANTS[kind]) == set(kind.schema())
     before = replace(SMALL, families=(SGD, kind()))
     after = replace(SMALL, families=(SGD, kind(**{name: value})))
     assert before.fingerprint() != after.fingerprint()
     assert before.select(algorithms=["sgd"]).fingerprint() != after.select(algorithms=["sgd"]).fingerprint()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterNetwork(NetworkSpec):
+    """The perceptron as a later version may have it."""
+
+    bias: bool = one(yes_or_no(), True, help="whether layers have one", added=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterDucb(DucbFamily):
+    """The family of DUCB as a later version may have it."""
+
+    patience: int = one(whole(0), 0, help="how long it waits", added=True)
+
+
+def test_what_is_added_with_a_default_changes_no_fingerprint() -> None:
+    later = replace(SMALL, network=LaterNetwork(hidden=(8,), unit="tanh"), families=(SGD, LaterDucb(count=5)))
+    now = replace(SMALL, families=(SGD, DucbFamily(count=5)))
+    assert later.fingerprint() == now.fingerprint()
+    assert replace(later, families=(SGD, LaterDucb(count=5, patience=1))).fingerprint() != now.fingerprint()
+    assert replace(later, network=replace(later.network, bias=False)).fingerprint() != now.fingerprint()
+    assert StudySpec.from_dict(now.to_dict()) == now  # what was stored before such a setting came has its default
+
+
+# Several families of one algorithm
+
+
+BOLD = HotSwapFamily(name="bold", count=5, search=Backtracking(headroom=2), bandit=DiscountedUCB(discount=0.9))
+NAMED = replace(SMALL, families=(HotSwapFamily(count=5), BOLD, DucbFamily(count=5)))
+
+
+def test_families_of_one_algorithm_have_names_of_their_own() -> None:
+    assert NAMED.algorithms == ("hotswap", "bold", "ducb")
+    assert NAMED.family("bold") is BOLD
+    assert [run.id for run in NAMED.select(algorithms=["bold"], seeds=1).runs()] == ["bold-b16-s3", "bold-b32-s3"]
+    assert StudySpec.from_dict(json.loads(json.dumps(NAMED.to_dict()))) == NAMED
+    assert NAMED.to_dict()["families"][1] == {
+        **{"algorithm": "hotswap", "name": "bold", "high": 100.0, "low": 1e-6, "count": 5},
+        "bandit": {"name": "discounted_ucb", "discount": 0.9},
+        "search": {"name": "backtracking", "headroom": 2},
+        "reward": {"name": "log_reduction"},
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bandit": DiscountedUCB(discount=0.8)},
+        {"search": Backtracking(headroom=1)},
+        {"reward": RelativeReduction()},
+        {"name": "bolder"},
+    ],
+)
+def test_the_parts_of_hot_swapping_are_in_the_fingerprint(change: dict[str, Any]) -> None:
+    changed = replace(NAMED, families=(NAMED.families[0], replace(BOLD, **change), NAMED.families[2]))
+    assert changed.fingerprint() != NAMED.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"name": "Bold"}, "name is 'Bold'; it must be a word of lower-case letters"),
+        ({"name": "sgd"}, "name is 'sgd', which is another algorithm; choose another name."),
+        ({"bandit": "ucb"}, "bandit is 'ucb'; it must be the name of a bandit (discounted_ucb"),
+        ({"bandit": {"discount": 0.9}}, "bandit is {'discount': 0.9}; it must be the name of a bandit"),
+        ({"search": 3}, "search is 3; it must be the name of a search (backtracking, first_decrease"),
+    ],
+)
+def test_hot_swapping_that_cannot_be_meant(settings_: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        HotSwapFamily(**settings_)
+    assert str(caught.value).startswith(f"HotSwapFamily: {message}")
+
+
+def test_settings_of_a_part_are_checked_as_its_own() -> None:
+    with pytest.raises(SettingError, match=r"bandit 'discounted_ucb' has no key 'discont'.*nearest: discount"):
+        HotSwapFamily(bandit={"name": "discounted_ucb", "discont": 0.9})  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="discount must be in"):
+        HotSwapFamily(bandit={"name": "discounted_ucb", "discount": 2})  # type: ignore[arg-type]
+
+
+def test_a_part_that_nobody_has_registered_cannot_be_remembered() -> None:
+    class Unregistered(DiscountedUCB):
+        pass
+
+    with pytest.raises(SettingError, match="Unregistered cannot be part of a study"):
+        HotSwapFamily(bandit=Unregistered())
 
 
 # Round trips
@@ -325,10 +418,11 @@ def test_a_part_survives_json() -> None:
         ({"network": {"hidden": [0]}}, "network hidden[0] is 0; it must be a whole number of at least 1."),
         ({"network": 3}, "network 3 is not a table of settings."),
         (
-            {"families": [{"algorithm": "adam"}]},
-            "families[0] algorithm is 'adam'; it must be one of sgd, adadelta, ducb.",
+            {"families": [{"algorithm": "lion"}]},
+            "families[0] algorithm is 'lion'; it must be one of sgd, adadelta, ducb, hotswap, adam.",
         ),
-        ({"families": [3]}, "families[0] algorithm is None; it must be one of sgd, adadelta, ducb."),
+        ({"families": [3]}, "families[0] algorithm is None; it must be one of sgd, adadelta, ducb, hotswap, adam."),
+        ({"network": {"name": "resnet"}}, "network: there is no network 'resnet'; there are perceptron, convolutional"),
         ({"families": [{"algorithm": "ducb", "count": 0}]}, "families[0] count is 0; it must be a whole number"),
         (
             {"families": [{"algorithm": "sgd"}]},
@@ -372,19 +466,19 @@ def test_stored_studies_that_are_wrong(change: dict[str, Any], message: str) -> 
         (DucbFamily, {"exploration": -1}, "exploration is -1; it must be a finite number, 0 or more."),
         (DucbFamily, {"search": "golden"}, "search is 'golden'; it must be one of backtracking, first_decrease."),
         (DucbFamily, {"headroom": -1}, "headroom is -1; it must be a whole number of at least 0."),
-        (RunSpec, {"algorithm": "adam"}, "algorithm is 'adam'; it must be one of sgd, adadelta, ducb."),
+        (RunSpec, {"algorithm": "Adam W"}, "algorithm is 'Adam W'; it must be a word of lower-case letters"),
         (RunSpec, {"lr": None}, "lr is None; it must be a positive, finite number."),
         (RunSpec, {"algorithm": "ducb"}, "lr is 0.1; it must be None for ducb."),
         (StudySpec, {"name": " "}, "name is ' '; it must be one line of text, not empty."),
         (StudySpec, {"name": "a\nb"}, "name is 'a\\nb'; it must be one line of text, not empty."),
-        (StudySpec, {"dataset": "cifar"}, "dataset is 'cifar'; it must be one of digits, mnist."),
+        (StudySpec, {"dataset": "cifar"}, "dataset is 'cifar'; it must be one of "),
         (StudySpec, {"train_images": 0}, "train_images is 0; it must be a whole number of at least 1."),
-        (StudySpec, {"network": (500,)}, "network is (500,); it must be a NetworkSpec."),
+        (StudySpec, {"network": (500,)}, "network is (500,); it must be a Network."),
         (StudySpec, {"families": ()}, "families is empty; it must have at least one item,"),
         (
             StudySpec,
             {"families": ("sgd",)},
-            "families[0] is 'sgd'; it must be a SgdFamily or AdaDeltaFamily or DucbFamily.",
+            "families[0] is 'sgd'; it must be a Family.",
         ),
         (
             StudySpec,
@@ -422,5 +516,5 @@ def test_the_limit_of_a_minibatch_is_all_of_the_images() -> None:
 
 
 def test_studies_need_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import hotswap.studies.specification.toml, hotswap.studies.paper"
+    code = "import sys; sys.modules['torch'] = None; import hotswap.studies"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

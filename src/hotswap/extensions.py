@@ -1,0 +1,35 @@
+"""Files of one's own that add to what can be chosen by name: `hotswap --load FILE`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from hotswap.errors import SettingError
+
+__all__ = ["load_file"]
+
+
+def load_file(path: Path) -> None:
+    """Run a Python file, which registers what it defines: algorithms, networks, data sets, bandits, searches, rewards.
+
+    Raises:
+        SettingError: There is no such file, or it fails; the sentence says where.
+    """
+    spec = spec_from_file_location(f"hotswap_extension_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise SettingError(f"There is no Python file {path} to load; name a file that ends in .py.")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        traceback, line = error.__traceback__, None
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == str(path):
+                line = traceback.tb_lineno
+            traceback = traceback.tb_next
+        place = f"{path}, line {line}" if line else str(path)
+        raise SettingError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
