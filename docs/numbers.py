@@ -14,7 +14,7 @@ hold a few words:
 
 Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
 `results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. The list of
-commands comes from the command line itself and the notebook's page from the notebook.
+commands comes from the command line itself, the notebook's page from the notebook, and examples from their files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parent / "parts")  # and not docs: the standard library has a module `numbers` too
 
 from benchmarked import BLOCKS as BENCHMARKED  # noqa: E402
-from extracts import commands, notebook  # noqa: E402
+from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
 
@@ -40,6 +40,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **PRECISION,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
+    **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},
 }
 
 

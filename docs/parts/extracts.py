@@ -1,4 +1,4 @@
-"""Text that is taken from elsewhere in the repository: the commands' own help, the notebook's cells."""
+"""Text that is taken from elsewhere in the repository: the commands' own help, the notebook's cells, examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from hotswap.cli import app
 
-__all__ = ["commands", "notebook"]
+__all__ = ["commands", "notebook", "source"]
 
 SHELL_OPTIONS = {"--install-completion", "--show-completion"}
 
@@ -80,3 +80,8 @@ def notebook(path: Path) -> str:
         else:
             parts.append(re.sub(r"\A# .*\n?", "", text).strip())
     return "\n\n".join(part for part in parts if part)
+
+
+def source(path: Path) -> str:
+    """A Python file, to be read."""
+    return f"```python\n{path.read_text(encoding='utf-8').strip()}\n```"

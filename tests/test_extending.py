@@ -1,0 +1,145 @@
+"""The page "Extending": each of its files is short, works, and can be resumed."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FILES = sorted((Path(__file__).parents[1] / "examples" / "extending").glob("*.py"))
+LOAD = [word for file in FILES for word in ("--load", str(file))]
+
+OPTIMIZER = """
+import copy, sys, torch
+from pathlib import Path
+from torch.nn.functional import cross_entropy
+import hotswap
+from hotswap.extensions import load_file
+from hotswap.testing import check_bandit, check_search
+
+for file in sys.argv[1:]:
+    load_file(Path(file))
+bandit, search = hotswap.bandits.BANDITS["mostly_greedy"](curiosity=0.3), hotswap.searches.SEARCHES["up_then_down"]()
+check_bandit(bandit)
+check_search(search)
+
+def trained(seed, resumed):
+    torch.manual_seed(0)
+    model = hotswap.networks.multilayer_perceptron((4, 8, 3), seed=0)
+    make = lambda: hotswap.HotSwapSGD(model, hotswap.log_grid(10, 1e-3, 9), bandit=bandit, search=search, seed=seed)
+    optimizer, starts = make(), []
+    for number in range(60):
+        if number == 30 and resumed:
+            kept = optimizer.state_dict()
+            optimizer = make()
+            optimizer.load_state_dict(kept)
+        x = torch.randn(16, 4)
+        optimizer.step(lambda: cross_entropy(model(x), x[:, :3].argmax(1)))
+        starts.append(optimizer.last_step.start)
+    return starts, [parameter.tolist() for parameter in model.parameters()], optimizer.last_step.loss_before
+
+assert trained(0, resumed=True) == trained(0, resumed=False)
+assert trained(0, resumed=False)[0] != trained(1, resumed=False)[0], "another seed draws other numbers"
+assert trained(0, resumed=False)[2] < 0.8
+"""
+
+STUDY = """
+name = "mine"
+dataset = "stripes"
+batch_sizes = [50]
+seeds = [0, 1]
+epochs = 6
+
+[network]
+name = "normalised"
+
+[lion]
+lr = [0.01, 0.001]
+
+[curious]
+algorithm = "hotswap"
+bandit = { name = "mostly_greedy", curiosity = 0.2 }
+search = "up_then_down"
+"""
+
+
+def python(*words: str, cwd: Path) -> str:
+    """Run Python in a process of its own: what the files register must not reach other tests."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def hotswap(*words: str, cwd: Path) -> str:
+    return python("-m", "hotswap", *LOAD, *words, cwd=cwd)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """What a study has measured, without its clock."""
+    hotswap("study", "export", str(folder), str(folder.with_suffix(".csv")), cwd=folder.parent)
+    with folder.with_suffix(".csv").open() as stream:
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(stream)]
+
+
+def test_they_are_five_and_short() -> None:
+    assert [file.stem for file in FILES] == ["algorithm", "bandit", "dataset", "network", "search"]
+    for file in FILES:
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_bandit_and_search_in_an_optimizer_that_is_resumed(tmp_path: Path) -> None:
+    python("-c", OPTIMIZER, *map(str, FILES), cwd=tmp_path)
+
+
+def test_all_of_them_in_a_study_that_is_resumed(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(STUDY, encoding="utf-8")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    hotswap("study", "run", "mine.toml", "--out", str(whole), cwd=tmp_path)
+    hotswap("study", "run", "mine.toml", "--out", str(parts), "--epochs", "2", cwd=tmp_path)
+    resumed = hotswap("study", "run", "mine.toml", "--out", str(parts), cwd=tmp_path)
+    assert "lion-b50" in resumed
+    assert "epoch 2" in resumed
+    expected = rows(whole)
+    assert rows(parts) == expected
+    last = {row["run"]: row for row in expected if row["epoch"] == "6"}
+    assert set(last) == {f"{name}-s{seed}" for name in ("curious-b50", "lion-b50-lr0.01", "lion-b50-lr0.001") for seed in "01"}
+    assert all(float(row["test_error"]) < 0.3 for run, row in last.items() if run != "lion-b50-lr0.001")
+    assert float(last["curious-b50-s0"]["trials"]) > 1
+
+
+def test_without_the_files_a_sentence_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(STUDY, encoding="utf-8")
+    words = [sys.executable, "-m", "hotswap", "study", "run", "mine.toml", "--out", "x"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Error: mine.toml: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "There is no Python file"),
+        ("import hotswap\n\nhotswap.nothing\n", "line 3 cannot be loaded: AttributeError"),
+        ("def (", "cannot be loaded: SyntaxError"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    words = [sys.executable, "-m", "hotswap", "--load", "mine.py", "data", "list"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
