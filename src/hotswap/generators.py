@@ -1,9 +1,10 @@
 """Random numbers for R runs at a time that are part of a state, as arrays, and so saved and resumed with it.
 
-A generator is an `(R, 2)` int64 array: for each run its seed and how often it has been drawn from. Numbers are a hash of
-the two and of their place in the row (counter-based, like Philox: Salmon et al., "Parallel random numbers: as easy as
-1, 2, 3", 2011). So a run's numbers depend on nothing but its own seed, whichever runs are trained beside it; NumPy and
-torch give the same ones; and drawing reads nothing back from a device, so that it works inside a CUDA graph.
+A generator is an `(R, 2)` int64 array: for each run its seed and how often it has been drawn from. Numbers are a hash
+of the two and of their place in the row (counter-based, like Philox: Salmon et al., "Parallel random numbers: as easy
+as 1, 2, 3", 2011). So a run's numbers depend on nothing but its own seed, whichever runs are trained beside it; NumPy
+and torch give the same ones (`uniform` to the bit, `normal` up to the rounding of their logarithms and cosines); and
+drawing reads nothing back from a device, so that it works inside a CUDA graph.
 
     generator = generators(range(runs))
     values, generator = uniform(generator, arms)         # (R, K) in (0, 1), and the generator to draw from next
@@ -28,8 +29,12 @@ MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
 def generators(seeds: Sequence[int], device: Device = None) -> Array:
-    """Generators `(R, 2)` that have not been drawn from, one for each seed: in NumPy, or on a torch device."""
-    fresh = np.array([(int(seed), 0) for seed in seeds], dtype=np.int64).reshape(-1, 2)
+    """Generators `(R, 2)` that have not been drawn from, one for each seed: in NumPy, or on a torch device.
+
+    A seed is any whole number; those that differ by a multiple of 2**64 are the same.
+    """
+    signed = [(int(seed) + 2**63) % 2**64 - 2**63 for seed in seeds]
+    fresh = np.array([(seed, 0) for seed in signed], dtype=np.int64).reshape(-1, 2)
     return fresh if device is None else sys.modules["torch"].from_numpy(fresh).to(device)
 
 
