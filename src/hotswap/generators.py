@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hotswap.arrays import Array, Device, namespace
+from hotswap.arrays import Array, Device, namespace, places
 
 __all__ = ["generators", "normal", "uniform"]
 
@@ -41,12 +41,11 @@ def generators(seeds: Sequence[int], device: Device = None) -> Array:
 def uniform(generator: Array, count: int) -> tuple[Array, Array]:
     """`(R, count)` numbers strictly between 0 and 1, float64, and the generator to draw from next."""
     xp = namespace(generator)
-    where = {} if xp is np else {"device": generator.device}
-    place = xp.arange(1, count + 1, dtype=xp.int64, **where)
+    place = places(count, generator) + 1
     row = _mixed(_mixed(generator[:, :1]) + GOLDEN * (generator[:, 1:] + 1))
     bits = _mixed(row + GOLDEN * place)
     values = (xp.asarray(_shifted(bits, 12), dtype=xp.float64) + 0.5) * 2.0**-52
-    drawn = generator + xp.arange(2, dtype=xp.int64, **where)  # one more draw
+    drawn = generator + places(2, generator)  # the seed stays, the number of draws grows by one
     return values, drawn
 
 
