@@ -8,7 +8,7 @@ import torch
 
 from hotswap.bandits import DiscountedUCB
 from hotswap.data import Dataset
-from hotswap.ensemble import AdaDelta, Ducb, Ensemble, Mlp, Sgd, TrainingData, Update
+from hotswap.ensemble import Ensemble, HotSwapped, Mlp, Sgd, TrainingData, Update, adadelta
 from hotswap.errors import SettingError
 from hotswap.searches import Backtracking, FirstDecrease
 from hotswap.studies.specification.families import AdaDeltaFamily, DucbFamily
@@ -62,11 +62,11 @@ def build(study: StudySpec, unit: Unit, data: TrainingData) -> Built:
 def _update(study: StudySpec, algorithm: str, runs: tuple[RunSpec, ...], model: Mlp, theta: torch.Tensor) -> Update:
     family = study.family(algorithm)
     if isinstance(family, AdaDeltaFamily):
-        return AdaDelta(model, theta, family.rho, family.eps, family.lr)
+        return adadelta(model, theta, family.rho, family.eps, family.lr)
     if isinstance(family, DucbFamily):
         search = {"backtracking": Backtracking, "first_decrease": FirstDecrease}[family.search]
         bandit = DiscountedUCB(family.discount, family.exploration)
-        return Ducb(model, theta, family.rates, bandit, search(headroom=family.headroom))
+        return HotSwapped(model, theta, family.rates, bandit, search(headroom=family.headroom))
     return Sgd(
         model,
         theta,
