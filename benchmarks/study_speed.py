@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.measuring import describe, devices, keep, seconds
 from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
 from hotswap.data import load_mnist
-from hotswap.ensemble import AdaDelta, Ducb, Ensemble, Mlp, Sgd, TrainingData, Update
+from hotswap.ensemble import Ensemble, HotSwapped, Mlp, Sgd, TrainingData, Update, adadelta
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
 from hotswap.studies import PAPER
 
@@ -44,8 +44,8 @@ def build(kind: str, runs: int, device: torch.device) -> Update:
         return Sgd(model, model.initial([0] * runs).to(device), rates, decays, momenta)
     theta = model.initial(range(runs)).to(device)
     if kind == "adadelta":
-        return AdaDelta(model, theta)
-    return Ducb(model, theta, log_grid(), DiscountedUCB(), Backtracking())
+        return adadelta(model, theta)
+    return HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
 
 
 def step_seconds(kind: str, runs: int, batch: int, data: TrainingData, steps: int) -> float:

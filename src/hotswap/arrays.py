@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Device", "added_at", "bounded", "namespace", "zeros"]
+__all__ = ["Array", "Device", "added_at", "bounded", "namespace", "places", "zeros"]
 
 Array: TypeAlias = Any
 """A NumPy array, a torch tensor, or, for a single run, a number. Docstrings give shapes: R runs, K arms, T trials."""
@@ -66,6 +66,12 @@ def zeros(shape: tuple[int, ...], kind: str, device: Device) -> Array:
         return np.zeros(shape, dtype=kind)
     torch = sys.modules["torch"]
     return torch.zeros(shape, dtype=getattr(torch, kind), device=device)
+
+
+def places(count: int, like: Array) -> Array:
+    """0, 1, … `count` − 1 as int64: in NumPy, or on the device of `like`."""
+    xp = namespace(like)
+    return xp.arange(count, dtype=xp.int64) if xp is np else xp.arange(count, dtype=xp.int64, device=like.device)
 
 
 def added_at(array: Array, place: Array, value: Array, counts: Array | None = None) -> Array:

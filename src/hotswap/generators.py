@@ -1,9 +1,10 @@
 """Random numbers for R runs at a time that are part of a state, as arrays, and so saved and resumed with it.
 
-A generator is an `(R, 2)` int64 array: for each run its seed and how often it has been drawn from. Numbers are a hash of
-the two and of their place in the row (counter-based, like Philox: Salmon et al., "Parallel random numbers: as easy as
-1, 2, 3", 2011). So a run's numbers depend on nothing but its own seed, whichever runs are trained beside it; NumPy and
-torch give the same ones; and drawing reads nothing back from a device, so that it works inside a CUDA graph.
+A generator is an `(R, 2)` int64 array: for each run its seed and how often it has been drawn from. Numbers are a hash
+of the two and of their place in the row (counter-based, like Philox: Salmon et al., "Parallel random numbers: as easy
+as 1, 2, 3", 2011). So a run's numbers depend on nothing but its own seed, whichever runs are trained beside it; NumPy
+and torch give the same ones (`uniform` to the bit, `normal` up to the rounding of their logarithms and cosines); and
+drawing reads nothing back from a device, so that it works inside a CUDA graph.
 
     generator = generators(range(runs))
     values, generator = uniform(generator, arms)         # (R, K) in (0, 1), and the generator to draw from next
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hotswap.arrays import Array, Device, namespace
+from hotswap.arrays import Array, Device, namespace, places
 
 __all__ = ["generators", "normal", "uniform"]
 
@@ -28,20 +29,23 @@ MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
 def generators(seeds: Sequence[int], device: Device = None) -> Array:
-    """Generators `(R, 2)` that have not been drawn from, one for each seed: in NumPy, or on a torch device."""
-    fresh = np.array([(int(seed), 0) for seed in seeds], dtype=np.int64).reshape(-1, 2)
+    """Generators `(R, 2)` that have not been drawn from, one for each seed: in NumPy, or on a torch device.
+
+    A seed is any whole number; those that differ by a multiple of 2**64 are the same.
+    """
+    signed = [(int(seed) + 2**63) % 2**64 - 2**63 for seed in seeds]
+    fresh = np.array([(seed, 0) for seed in signed], dtype=np.int64).reshape(-1, 2)
     return fresh if device is None else sys.modules["torch"].from_numpy(fresh).to(device)
 
 
 def uniform(generator: Array, count: int) -> tuple[Array, Array]:
     """`(R, count)` numbers strictly between 0 and 1, float64, and the generator to draw from next."""
     xp = namespace(generator)
-    where = {} if xp is np else {"device": generator.device}
-    place = xp.arange(1, count + 1, dtype=xp.int64, **where)
+    place = places(count, generator) + 1
     row = _mixed(_mixed(generator[:, :1]) + GOLDEN * (generator[:, 1:] + 1))
     bits = _mixed(row + GOLDEN * place)
     values = (xp.asarray(_shifted(bits, 12), dtype=xp.float64) + 0.5) * 2.0**-52
-    drawn = generator + xp.arange(2, dtype=xp.int64, **where)  # one more draw
+    drawn = generator + places(2, generator)  # the seed stays, the number of draws grows by one
     return values, drawn
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from hotswap.arrays import Array, Device, bounded, namespace, zeros
 from hotswap.errors import SettingError
+from hotswap.registry import Registry
 
-__all__ = ["LogReduction", "RelativeReduction", "Reward"]
+__all__ = ["REWARDS", "LogReduction", "RelativeReduction", "Reward"]
 
 
 class Reward(ABC):
@@ -35,6 +36,11 @@ class Reward(ABC):
         return scale
 
 
+REWARDS: Registry[type[Reward]] = Registry("reward")
+"""Every reward that a study's file can name."""
+
+
+@REWARDS.register("log_reduction")
 @dataclass(frozen=True, kw_only=True)
 class LogReduction(Reward):
     """The paper's reward, `log f(before) − log f(after)`: equal factors are worth the same at any loss.
@@ -60,6 +66,7 @@ class LogReduction(Reward):
         return bounded(reward, self.bound)
 
 
+@REWARDS.register("relative_reduction")
 @dataclass(frozen=True, kw_only=True)
 class RelativeReduction(Reward):
     """`(f(before) − f(after)) / scale`, for losses that may be negative (Gaussian likelihoods, ELBOs).

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from dataclasses import replace as replace_fields
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hotswap.arrays import Array
 
-__all__ = ["arrays_of", "replaced"]
+__all__ = ["State", "arrays_of", "replaced"]
+
+State: TypeAlias = Any
+"""A named tuple or dataclass of arrays."""
 
 S = TypeVar("S")
 

@@ -255,7 +255,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Path, tmp_path: Path) -> Non
 
 def test_a_checkpoint_of_another_version_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr("hotswap.ensemble.checkpoint.FORMAT", 1)
+        earlier.setattr("hotswap.ensemble.snapshots.FORMAT", 1)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, listener=Quiet(stop_at=5))
     again = run(tmp_path)

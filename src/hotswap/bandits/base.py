@@ -1,22 +1,32 @@
 """What every bandit is: frozen settings, and pure functions from one state to the next.
 
 Shapes: R runs, K arms, T trials of one step. An optimizer is the case R = 1.
+
+A state is any named tuple or dataclass of arrays whose first axis is runs. It belongs to the bandit: an optimizer or an
+ensemble only copies, saves and loads its fields, by name. A bandit that draws random numbers keeps its generator in a
+field of that name (see `hotswap.generators`), so that training that was interrupted continues exactly.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from hotswap.arrays import Array, Device, added_at, namespace, zeros
+from hotswap.errors import CheckpointError, SettingError
+from hotswap.generators import generators
+from hotswap.registry import Registry
+from hotswap.states import State, arrays_of, replaced
 
-__all__ = ["FORGOTTEN", "Bandit", "BanditState"]
+__all__ = ["BANDITS", "FORGOTTEN", "Bandit", "BanditState", "mean_rewards", "tried_arms"]
 
 FORGOTTEN = 1e-290  # a count below this is so near the smallest float64 that dividing by it gives no mean any more
 
 
 class BanditState(NamedTuple):
-    """What a bandit remembers. float64: counts decay towards 0, and in float32 they would underflow."""
+    """Sums that suffice for many bandits. float64: counts decay towards 0, and in float32 they would underflow."""
 
     rewards: Array
     """`(R, K)` float64: the (discounted) sum of the rewards of each arm."""
@@ -27,47 +37,134 @@ class BanditState(NamedTuple):
 
     @property
     def tried(self) -> Array:
-        """`(R, K)`: which arms have a mean. One that was tried too long ago is forgotten, as if it never had been."""
-        return self.counts > FORGOTTEN
+        """See `tried_arms`."""
+        return tried_arms(self)
 
     @property
     def means(self) -> Array:
-        """`(R, K)`: the mean reward of each arm, 0 where it has none."""
-        tried = self.tried
-        return namespace(tried).where(tried, self.rewards, 0.0) / namespace(tried).where(tried, self.counts, 1.0)
+        """See `mean_rewards`."""
+        return mean_rewards(self)
+
+
+def tried_arms(state: State) -> Array:
+    """`(R, K)`: which arms have a mean. One that was tried too long ago is forgotten, as if it never had been."""
+    return state.counts > FORGOTTEN
+
+
+def mean_rewards(state: State) -> Array:
+    """`(R, K)`: the mean reward of each arm, 0 where it has none."""
+    tried = tried_arms(state)
+    xp = namespace(tried)
+    return xp.where(tried, state.rewards, 0.0) / xp.where(tried, state.counts, 1.0)
 
 
 class Bandit(ABC):
     """Proposes the arm a step starts from, and learns from every arm that was tried.
 
     Nothing here waits for the device: no value is read back, so the same code runs inside a CUDA graph.
+    `hotswap.testing.check_bandit` checks a bandit of your own.
     """
 
-    def start(self, runs: int, arms: int, device: Device = None) -> BanditState:
-        """The state before the first step (Algorithm 2, lines 2 to 4): in NumPy, or on a torch device."""
+    state_version: ClassVar[int] = 1
+    """The version of the state's fields and their meaning; raise it when they change, and write `migrate`."""
+
+    def start(self, runs: int, arms: int, device: Device = None) -> State:
+        """The state before the first step (Algorithm 2, lines 2 to 4): in NumPy, or on a torch device.
+
+        Override it for a state with other fields.
+        """
         return BanditState(
-            zeros((runs, arms), "float64", device),
-            zeros((runs, arms), "float64", device),
-            zeros((runs,), "int64", device),
+            rewards=zeros((runs, arms), "float64", device),
+            counts=zeros((runs, arms), "float64", device),
+            step=zeros((runs,), "int64", device),
         )
 
+    def begin(self, runs: int, arms: int, device: Device = None, seeds: Sequence[int] | None = None) -> State:
+        """`start`, with the field `generator`, where the state has one, seeded with one number for each run.
+
+        Every run of a bandit that draws random numbers has a generator of its own. Without seeds, all are 0.
+        """
+        state = self.start(runs, arms, device)
+        seeds = [0] * runs if seeds is None else seeds
+        if len(seeds) != runs:
+            raise SettingError(
+                f"{type(self).__name__}: there are {len(seeds)} seeds for {runs} runs; give one for each."
+            )
+        return replaced(state, generator=generators(seeds, device)) if "generator" in arrays_of(state) else state
+
     @abstractmethod
-    def propose(self, state: BanditState) -> tuple[Array, BanditState]:
+    def propose(self, state: State) -> tuple[Array, State]:
         """The arm `(R,)` to start from, and the state after proposing it."""
 
     @abstractmethod
-    def index(self, state: BanditState) -> Array:
+    def index(self, state: State) -> Array:
         """What the policy chooses by, `(R, K)`, as things stand; a proposal first lets the past fade a little more."""
 
-    def observe(self, state: BanditState, arm: Array, reward: Array, tried: Array | None = None) -> BanditState:
+    def observe(self, state: State, arm: Array, reward: Array, tried: Array | None = None) -> State:
         """The state after trials of `arm` `(R, T)` earned `reward` `(R, T)` (Algorithm 3, GrantReward).
 
         `tried` `(R, T)` marks the entries that happened; without it, all of them did. Lists of lists will do where the
-        state is in NumPy.
+        state is in NumPy. As written here, the fields `rewards` and `counts` grow and all others stay.
         """
         ones = [[1.0] * len(row) for row in arm] if isinstance(arm, list) else namespace(reward).ones_like(reward)
-        return BanditState(
+        return replaced(
+            state,
             rewards=added_at(state.rewards, arm, reward, tried),
             counts=added_at(state.counts, arm, ones, tried),
-            step=state.step,
         )
+
+    def counts(self, state: State) -> Array:
+        """`(R, K)`: how often each arm was tried, for tables of statistics; NaN where the state does not count."""
+        return state.counts if hasattr(state, "counts") else self._unknown(state)
+
+    def means(self, state: State) -> Array:
+        """`(R, K)`: the mean reward of each arm, for tables of statistics; NaN where the state has no such sums."""
+        known = hasattr(state, "counts") and hasattr(state, "rewards")
+        return mean_rewards(state) if known else self._unknown(state)
+
+    def _unknown(self, state: State) -> Array:
+        index = self.index(state)
+        xp = namespace(index)
+        return xp.full_like(index, math.nan, dtype=xp.float64)
+
+    def migrate(self, arrays: dict[str, Array], version: int) -> dict[str, Array]:
+        """The arrays of a state that `version` of this bandit saved, as the present version names and means them.
+
+        Raises:
+            CheckpointError: That version cannot be read; unless it is overridden, no other version can.
+        """
+        raise CheckpointError(
+            f"The checkpoint holds version {version} of the state of {type(self).__name__}, which now reads only "
+            f"version {self.state_version}; load it with the code that saved it, or start afresh."
+        )
+
+    def restored(self, state: State, arrays: Mapping[str, Array], version: int = 1) -> State:
+        """`state` with the saved arrays in its fields, by name; `version` is the `state_version` that saved them.
+
+        Raises:
+            CheckpointError: The names or the shapes are not those of this bandit's state.
+        """
+        saved = dict(arrays)
+        if version != self.state_version:
+            saved = self.migrate(saved, version)
+        fields = arrays_of(state)
+        if fields.keys() != saved.keys():
+            raise CheckpointError(
+                f"The checkpoint is of another bandit: its state has the fields {_listed(saved)}, but that of "
+                f"{type(self).__name__} has {_listed(fields)}; use the bandit that it was saved with."
+            )
+        for name, array in fields.items():
+            if tuple(array.shape) != tuple(saved[name].shape):
+                raise CheckpointError(
+                    f"The checkpoint is of another size: its bandit's {name} has the shape {tuple(saved[name].shape)}, "
+                    f"but {tuple(array.shape)} is needed; use the same number of runs and arms."
+                )
+        return replaced(state, saved)
+
+
+def _listed(names: Mapping[str, Array]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+BANDITS: Registry[type[Bandit]] = Registry("bandit")
+"""Every bandit that a study's file can name."""

@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 
 from hotswap.arrays import Array, namespace
-from hotswap.bandits.base import Bandit, BanditState
+from hotswap.bandits.base import BANDITS, Bandit, tried_arms
 from hotswap.errors import SettingError
+from hotswap.states import State, replaced
 
 __all__ = ["DiscountedUCB"]
 
 
+@BANDITS.register("discounted_ucb")
 @dataclass(frozen=True)
 class DiscountedUCB(Bandit):
     """Propose the arm with the largest mean reward plus confidence width, both forgetting the past.
@@ -41,22 +43,23 @@ class DiscountedUCB(Bandit):
                 f"DiscountedUCB(exploration={self.exploration!r}): exploration must be finite and not negative."
             )
 
-    def propose(self, state: BanditState) -> tuple[Array, BanditState]:
+    def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
         xp = namespace(state.counts)
         sweeping = state.step < state.counts.shape[1] - 1
-        faded = BanditState(
-            xp.where(sweeping[:, None], state.rewards, self.discount * state.rewards),
-            xp.where(sweeping[:, None], state.counts, self.discount * state.counts),
-            state.step + 1,
+        faded = replaced(
+            state,
+            rewards=xp.where(sweeping[:, None], state.rewards, self.discount * state.rewards),
+            counts=xp.where(sweeping[:, None], state.counts, self.discount * state.counts),
+            step=state.step + 1,
         )
         best = self.index(faded).argmax(axis=1)  # the first of equals: ties go to the larger rate
         return xp.where(sweeping, state.step, best), faded
 
-    def index(self, state: BanditState) -> Array:
+    def index(self, state: State) -> Array:
         """See `Bandit.index`."""
         xp = namespace(state.counts)
-        tried = state.tried
+        tried = tried_arms(state)
         counts = xp.where(tried, state.counts, 1.0)
         n = state.counts.sum(axis=1)[:, None]
         log_n = xp.log(xp.where(n > 1, n, 1.0))

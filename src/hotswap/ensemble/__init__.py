@@ -4,18 +4,20 @@ from hotswap.ensemble.engine import Ensemble, EpochTally, Measured, TrainingData
 from hotswap.ensemble.functional import FunctionalModel
 from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
-from hotswap.ensemble.updates import AdaDelta, Ducb, Sgd, Update
+from hotswap.ensemble.updates import Elementwise, HotSwapped, Rule, Sgd, Update, adadelta
 
 __all__ = [
-    "AdaDelta",
-    "Ducb",
+    "Elementwise",
     "Ensemble",
     "EpochTally",
     "FunctionalModel",
+    "HotSwapped",
     "Measured",
     "Mlp",
     "Model",
+    "Rule",
     "Sgd",
     "TrainingData",
     "Update",
+    "adadelta",
 ]

@@ -29,12 +29,14 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class EpochTally:
-    """An epoch's means, one value per run, on the host; NaN where the algorithm has no such thing."""
+    """What happened in an epoch, one value per run, on the host."""
 
-    mean_rate: list[float]
-    trials: list[float]
+    means: dict[str, list[float]]
+    """The mean over the steps of everything that the update sums, by name: `mean_lr` and `trials`, for instance."""
     gradient_norm: list[float]
+    """The mean over the steps that computed it; NaN if none did, as in an epoch that was not watched."""
     arms: list[list[float]]
+    """How often each arm was taken; empty for algorithms without arms."""
     steps: int
 
 
@@ -86,8 +88,7 @@ class Ensemble:
         """The means of the latest epoch; waits for it."""
         tally = self.update.tally
         return EpochTally(
-            mean_rate=(tally.rate / self.steps).tolist(),
-            trials=(tally.trials / self.steps).tolist(),
+            means={name: (total / self.steps).tolist() for name, total in tally.sums.items()},
             gradient_norm=(tally.norm / tally.norms).tolist(),
             arms=tally.arms.tolist(),
             steps=self.steps,

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hotswap.ensemble.kernels import fused, loss_and_slope, moved_loss, of_any_size
-from hotswap.ensemble.model import Gradient, Group, Model
+from hotswap.ensemble.model import Gradient, Model, MomentumGroup
 from hotswap.networks import Init, Unit, multilayer_perceptron
 
 __all__ = ["Mlp"]
@@ -109,7 +109,7 @@ class Mlp(Model):
         return Gradient(loss, direction, forward.first)
 
     def descend(
-        self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[Group], x: Tensor, y: Tensor
+        self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[MomentumGroup], x: Tensor, y: Tensor
     ) -> None:
         """See `Model.descend`. The slopes carry the factor −α from the start, so products add −αg where it belongs."""
         blocks, moving = self._blocks(theta), self._blocks(velocity)

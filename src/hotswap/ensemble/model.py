@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Gradient", "Group", "Model"]
+__all__ = ["Gradient", "Model", "MomentumGroup"]
 
 
 class Gradient(NamedTuple):
@@ -27,7 +27,7 @@ class Gradient(NamedTuple):
     """What the forward pass left that trials from the same point can use again."""
 
 
-class Group(NamedTuple):
+class MomentumGroup(NamedTuple):
     """Runs that stand together and share a momentum coefficient."""
 
     rows: slice
@@ -65,7 +65,7 @@ class Model(ABC):
         """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`; `gradient` as `before_trials` left it."""
 
     def descend(
-        self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[Group], x: Tensor, y: Tensor
+        self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[MomentumGroup], x: Tensor, y: Tensor
     ) -> None:
         """`v ← μv − αg; θ ← θ + v` in place, with α = `rates` `(R,)`; `velocity` has the rows with μ ≠ 0 only."""
         step = self.gradient(theta, x, y).direction.mul_(-rates[:, None])

@@ -1,7 +1,8 @@
-"""The search: walks from the proposed arm to smaller ones, trying each on the minibatch. One search a file."""
+"""The search: tries arms on the minibatch, from the proposed one on, and takes one of them. One search a file."""
 
 from hotswap.searches.backtracking import Backtracking
-from hotswap.searches.base import Search, Walk, WhenStuck
+from hotswap.searches.base import SEARCHES, Search
+from hotswap.searches.downward import DownwardSearch, Walk, WhenStuck
 from hotswap.searches.first_decrease import FirstDecrease
 
-__all__ = ["Backtracking", "FirstDecrease", "Search", "Walk", "WhenStuck"]
+__all__ = ["SEARCHES", "Backtracking", "DownwardSearch", "FirstDecrease", "Search", "Walk", "WhenStuck"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotswap.arrays import Array
-from hotswap.searches.base import Search
+from hotswap.searches.base import SEARCHES
+from hotswap.searches.downward import DownwardSearch
 
 __all__ = ["Backtracking"]
 
 
+@SEARCHES.register("backtracking")
 @dataclass(frozen=True)
-class Backtracking(Search):
+class Backtracking(DownwardSearch):
     """Go on to smaller rates while the loss keeps falling; take the best of what was tried.
 
     The walk ends at the first trial with `f_current > f_prev` once some trial had `f_best < f_start`, or at the
@@ -19,5 +21,6 @@ class Backtracking(Search):
     its prose describes `FirstDecrease`.
     """
 
-    def _seen_enough(self, improved: Array, previous: Array, loss: Array) -> Array:
+    def is_last(self, improved: Array, previous: Array, loss: Array) -> Array:
+        """See `DownwardSearch.is_last`."""
         return improved & (loss > previous)

@@ -6,133 +6,56 @@
     chosen = search.choose(walk)                              # −1 where the run does not move
 
 The functions are pure and read nothing back from the device; runs that are done ignore what they are shown.
+
+A walk is any named tuple or dataclass of `(R,)` arrays with the fields `arm`, the arm to try next, and `done`, whether
+the walk has ended. It may go to any arm, upwards too. An optimizer has one run, and plain numbers in place of arrays:
+the functions that `hotswap.arrays.namespace` gives work for both.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, TypeAlias
 
-from hotswap.arrays import Array, namespace
-from hotswap.errors import SettingError
+from hotswap.arrays import Array, places
+from hotswap.registry import Registry
 
-__all__ = ["Search", "Walk", "WhenStuck"]
+__all__ = ["SEARCHES", "AnyWalk", "Search"]
 
-WhenStuck = Literal["stay", "start", "smallest"]
-
-
-class Walk(NamedTuple):
-    """One step's search so far. Losses are float64; a loss that is not finite counts as +∞."""
-
-    start: Array
-    """`(R,)` the arm the walk began at."""
-    last: Array
-    """`(R,)` the last arm it may try."""
-    arm: Array
-    """`(R,)` the arm to try next."""
-    done: Array
-    """`(R,)` whether the walk has ended."""
-    loss_before: Array
-    """`(R,)` f at the start point."""
-    first: Array
-    """`(R,)` the loss of the first trial; f at the start point before it."""
-    previous: Array
-    """`(R,)` the loss of the latest trial; f at the start point before the first."""
-    best: Array
-    """`(R,)` the arm of the lowest loss below `loss_before`; −1 while there is none."""
-    best_loss: Array
-    """`(R,)` that loss; `loss_before` while there is none."""
-
-    @property
-    def improved(self) -> Array:
-        """`(R,)` whether some trial has beaten the start point."""
-        return self.best_loss < self.loss_before
+AnyWalk: TypeAlias = Any
+"""A named tuple or dataclass of `(R,)` arrays with the fields `arm` and `done`."""
 
 
-@dataclass(frozen=True)
 class Search(ABC):
-    """A walk from large rates to small ones; subclasses say when it has seen enough.
+    """Decides which arms a step tries, from the proposed one on, and which of them it takes.
 
-    headroom: begin this many arms above the proposal (never above the largest).
-    when_stuck: what to take if no trial beat the start point: `"stay"` takes no step (the author's port);
-        `"start"` takes the first arm tried (the other reading of `α_best ← startIndex`), `"smallest"` the last one
-        tried; neither takes an arm whose trial was not finite.
-    max_trials: end the walk after this many trials, `None` for as many as there are arms.
+    `hotswap.testing.check_search` checks a search of your own.
     """
 
-    headroom: int = 0
-    when_stuck: WhenStuck = "stay"
-    max_trials: int | None = None
-
-    def __post_init__(self) -> None:
-        name = type(self).__name__
-        if not _is_whole(self.headroom) or self.headroom < 0:
-            raise SettingError(f"{name}(headroom={self.headroom!r}): headroom must be a whole number, 0 or more.")
-        if self.when_stuck not in get_args(WhenStuck):
-            choices = ", ".join(repr(choice) for choice in get_args(WhenStuck))
-            raise SettingError(f"{name}(when_stuck={self.when_stuck!r}): when_stuck must be one of {choices}.")
-        if self.max_trials is not None and (not _is_whole(self.max_trials) or self.max_trials < 1):
-            raise SettingError(
-                f"{name}(max_trials={self.max_trials!r}): max_trials must be a whole number of at least 1, or None."
-            )
-
     @abstractmethod
-    def _seen_enough(self, improved: Array, previous: Array, loss: Array) -> Array:
-        """`(R,)` whether the trial that gave `loss` is the last one.
+    def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> AnyWalk:
+        """A walk from `proposal` `(R,)` among `arms` arms, before its first trial.
 
-        `improved`: whether it or one before it has beaten the start point; `previous`: the loss of the one before it.
+        `loss_before` `(R,)`, float64, is the loss that trials have to beat. With several hyperparameters, arms come in
+        rows of `row`: within a row only the rate changes, and a walk stays in the row of its proposal.
         """
 
-    def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> Walk:
-        """A walk from `proposal` `(R,)` among `arms` arms, or within rows of `row` of them; losses are float64."""
-        xp = namespace(proposal)
-        row = arms if row is None else row
-        first_of_row = proposal // row * row
-        start = xp.maximum(proposal - self.headroom, first_of_row)
-        last = first_of_row + (row - 1)
-        if self.max_trials is not None:
-            last = xp.minimum(last, start + (self.max_trials - 1))
-        return Walk(
-            start=start,
-            last=last,
-            arm=start,
-            done=start != start,  # noqa: PLR0124  # false everywhere
-            loss_before=loss_before,
-            first=loss_before,
-            previous=loss_before,
-            best=xp.full_like(start, -1),
-            best_loss=loss_before,
-        )
+    @abstractmethod
+    def observe(self, walk: AnyWalk, loss: Array) -> AnyWalk:
+        """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64; it stays as it is where it is done."""
 
-    def observe(self, walk: Walk, loss: Array) -> Walk:
-        """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64."""
-        xp = namespace(loss)
-        loss = xp.where(xp.isfinite(loss) & xp.logical_not(walk.done), loss, math.inf)
-        best_loss = xp.minimum(walk.best_loss, loss)
-        improved = best_loss < walk.loss_before
-        done = walk.done | self._seen_enough(improved, walk.previous, loss) | (walk.arm >= walk.last)
-        return Walk(
-            start=walk.start,
-            last=walk.last,
-            arm=xp.where(done, walk.arm, walk.arm + 1),
-            done=done,
-            loss_before=walk.loss_before,
-            first=xp.where(walk.arm == walk.start, loss, walk.first),
-            previous=xp.where(walk.done, walk.previous, loss),
-            best=xp.where(loss < walk.best_loss, walk.arm, walk.best),
-            best_loss=best_loss,
-        )
+    @abstractmethod
+    def choose(self, walk: AnyWalk) -> Array:
+        """The arm `(R,)` that a finished walk takes; −1 where the parameters stay as they are."""
 
-    def choose(self, walk: Walk) -> Array:
-        """The arm `(R,)` a finished walk takes; −1 where the parameters stay as they are."""
-        if self.when_stuck == "stay":
-            return walk.best
-        fallback, loss = (walk.start, walk.first) if self.when_stuck == "start" else (walk.arm, walk.previous)
-        xp = namespace(loss)
-        return xp.where(walk.improved | xp.logical_not(xp.isfinite(loss)), walk.best, fallback)
+    def foresee(self, walk: AnyWalk, count: int) -> Array:
+        """`(R, count)`: the arms that the walk would try if it goes on, beginning with `walk.arm`.
+
+        Only a hint: an ensemble evaluates these arms together, because that is faster than one after the other, and
+        discards those to which the walk does not come.
+        """
+        return walk.arm[:, None] + 0 * places(count, walk.arm)
 
 
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
+SEARCHES: Registry[type[Search]] = Registry("search")
+"""Every search that a study's file can name."""

@@ -16,7 +16,7 @@ import torch
 
 from hotswap.data import Dataset
 from hotswap.ensemble import Ensemble, TrainingData
-from hotswap.ensemble.checkpoint import Checkpoint, load_kept
+from hotswap.ensemble.snapshots import Snapshot, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.exchange.single_runs import SINGLES, keep_singles
@@ -133,10 +133,10 @@ def _timed_epochs(ensemble: Ensemble, epoch: int) -> Iterator[tuple[float, float
         ensemble.wait()
         taken = time.perf_counter() - began
         repeats, spent = repeats + 1, spent + taken
-        yield taken, ensemble.tally().trials[0]
+        yield taken, ensemble.tally().means.get("trials", [0.0])[0]
 
 
-def _kept(store: Store, run: RunSpec, epoch: int) -> Checkpoint | None:
+def _kept(store: Store, run: RunSpec, epoch: int) -> Snapshot | None:
     """The checkpoint of an epoch that holds the run's weights, in whatever unit it was trained."""
     for folder in sorted((store.folder / "checkpoints").glob(f"{run.algorithm}-b{run.batch_size}-*")):
         checkpoint = load_kept(folder, epoch)

@@ -20,8 +20,8 @@ import torch
 from hotswap._version import __version__
 from hotswap.data import Dataset
 from hotswap.ensemble import EpochTally, TrainingData
-from hotswap.ensemble.checkpoint import load_latest, save
 from hotswap.ensemble.kernels import load_compiler
+from hotswap.ensemble.snapshots import load_latest, save
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
 from hotswap.studies.running.assemble import Built, build, on_device
 from hotswap.studies.specification.plan import Unit, plan
@@ -204,8 +204,7 @@ class _Training:
         checkpoint = load_latest(self.folder, self.listener.say)
         if checkpoint is None or checkpoint.epoch > self.study.epochs:
             return 0
-        for name, tensor in self.built.ensemble.update.state().items():
-            tensor.copy_(checkpoint.tensors[name])
+        self.built.ensemble.update.restore(checkpoint.tensors)
         self.seconds, self.measuring, self.preparing = (
             float(checkpoint.notes[name]) for name in ("seconds", "measuring", "preparing")
         )
@@ -244,8 +243,8 @@ class _Training:
                     train_nll=measured.train_nll[place],
                     test_error=measured.test_error[place],
                     test_nll=measured.test_nll[place],
-                    mean_lr=tally.mean_rate[place] if self.unit.algorithm != "adadelta" else math.nan,
-                    trials=tally.trials[place],
+                    mean_lr=tally.means["mean_lr"][place] if "mean_lr" in tally.means else math.nan,
+                    trials=tally.means["trials"][place] if "trials" in tally.means else 0.0,
                     grad_norm=tally.gradient_norm[place],
                     steps=tally.steps * epoch,
                     seconds=self.seconds,

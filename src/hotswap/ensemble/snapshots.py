@@ -1,7 +1,7 @@
-"""Checkpoints of an ensemble: whole, checksummed, the last two kept.
+"""Snapshots of an ensemble on disk, from which training continues exactly: checksummed, the last two kept.
 
-A checkpoint is a safetensors file (numbers only, nothing that could run) and a file beside it with its SHA-256, written
-last: without it the checkpoint counts as not there. One that does not match is passed over for the one before.
+A snapshot is a safetensors file (numbers only, nothing that could run) and a file beside it with its SHA-256, written
+last: without it the snapshot counts as missing. One whose checksum does not match is passed over for the one before.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from hotswap.files import replacing, write_text
 
-__all__ = ["Checkpoint", "load_kept", "load_latest", "save"]
+__all__ = ["Snapshot", "load_kept", "load_latest", "save"]
 
 KEPT = 2
-FORMAT = 3  # how tensors are laid out; weights of a layer by output, then input since 2
+FORMAT = 4  # how tensors are laid out and named; the fields of the bandit's state have a prefix since 4
+READABLE = (3, FORMAT)
 
 
-class Checkpoint(NamedTuple):
+class Snapshot(NamedTuple):
     """Where an ensemble stood after so many epochs."""
 
     epoch: int
@@ -35,7 +37,7 @@ class Checkpoint(NamedTuple):
 def save(
     folder: Path, epoch: int, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], *, keep: bool = False
 ) -> Path:
-    """Write a checkpoint and remove all but the last two. `keep`: never remove this one."""
+    """Write a snapshot and remove all but the last two. `keep`: never remove this one."""
     path = folder / f"epoch-{epoch:06d}{'-kept' if keep else ''}.safetensors"
     with replacing(path) as temporary:
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -43,13 +45,13 @@ def save(
         digest = _digest(temporary)
     write_text(_sum(path), digest)
     for old in sorted(folder.glob("epoch-??????.safetensors"))[:-KEPT]:
-        _sum(old).unlink(missing_ok=True)  # first: a checkpoint without its sum is not there
+        _sum(old).unlink(missing_ok=True)  # first: a snapshot without its sum counts as missing
         old.unlink(missing_ok=True)
     return path
 
 
-def load_latest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The latest checkpoint that is whole; `report` is told of any that is not."""
+def load_latest(folder: Path, report: Callable[[str], None]) -> Snapshot | None:
+    """The latest snapshot that is whole; `report` is told of any that is not."""
     found = sorted(folder.glob("epoch-*.safetensors"), key=lambda path: path.name[: len("epoch-000000")], reverse=True)
     for path in found:
         if not _sum(path).exists():
@@ -64,8 +66,8 @@ def load_latest(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
     return None
 
 
-def load_kept(folder: Path, epoch: int) -> Checkpoint | None:
-    """The checkpoint that was kept of an epoch, if it is there and whole."""
+def load_kept(folder: Path, epoch: int) -> Snapshot | None:
+    """The snapshot that was kept of an epoch, if it is there and whole."""
     path = folder / f"epoch-{epoch:06d}-kept.safetensors"
     if not _sum(path).exists() or _sum(path).read_text(encoding="utf-8") != _digest(path):
         return None
@@ -75,12 +77,25 @@ def load_kept(folder: Path, epoch: int) -> Checkpoint | None:
         return None
 
 
-def _read(path: Path) -> Checkpoint:
+def _read(path: Path) -> Snapshot:
     with safe_open(path, framework="pt") as file:
         notes = json.loads(file.metadata()["notes"])
-        if notes.pop("format", 1) != FORMAT:
+        written = notes.pop("format", 1)
+        if written not in READABLE:
             raise ValueError("another version of hotswap wrote it")
-        return Checkpoint(notes.pop("epoch"), {name: file.get_tensor(name) for name in file.keys()}, notes)  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return Snapshot(notes.pop("epoch"), _renamed(tensors) if written == 3 else tensors, notes)
+
+
+def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of format 3 as they are called now: the bandit's had no prefix, and the reward had no state."""
+    if "rewards" not in tensors:
+        return tensors  # no bandit
+    bandit = ("rewards", "counts", "step")
+    kept = {f"bandit/{name}" if name in bandit else name: tensor for name, tensor in tensors.items()}
+    runs = len(tensors["rewards"])
+    none = torch.zeros(runs, dtype=torch.float64)
+    return {**kept, "reward_scale": none, "bandit_version": torch.ones(runs, dtype=torch.int64)}
 
 
 def _sum(path: Path) -> Path:
