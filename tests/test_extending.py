@@ -113,7 +113,8 @@ def test_all_of_them_in_a_study_that_is_resumed(tmp_path: Path) -> None:
     expected = rows(whole)
     assert rows(parts) == expected
     last = {row["run"]: row for row in expected if row["epoch"] == "6"}
-    assert set(last) == {f"{name}-s{seed}" for name in ("curious-b50", "lion-b50-lr0.01", "lion-b50-lr0.001") for seed in "01"}
+    names = ("curious-b50", "lion-b50-lr0.01", "lion-b50-lr0.001")
+    assert set(last) == {f"{name}-s{seed}" for name in names for seed in "01"}
     assert all(float(row["test_error"]) < 0.3 for run, row in last.items() if run != "lion-b50-lr0.001")
     assert float(last["curious-b50-s0"]["trials"]) > 1
 

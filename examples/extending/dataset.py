@@ -9,9 +9,7 @@ from hotswap.data import DATASETS, Dataset
 
 
 @DATASETS.register("stripes")
-def load_stripes(
-    folder: str | os.PathLike[str] | None = None, report: Callable[[str], None] | None = None
-) -> Dataset:
+def load_stripes(folder: str | os.PathLike[str] | None = None, report: Callable[[str], None] | None = None) -> Dataset:
     """Noisy red images with a bright row or a bright column, for a network to tell apart."""
     random = np.random.default_rng(0)
     images = random.integers(0, 200, (600, 8, 8, 3), dtype=np.uint8)

@@ -108,7 +108,8 @@ class TestEveryAlgorithm:
         kind = ALGORITHMS[name]
         assert [item.name for item in fields(kind)] == ["name", *kind.schema()]
         assert all(setting.help for setting in kind.schema().values())
-        assert f"{kind.label}" and kind.look.colour.startswith("#")
+        assert kind.label
+        assert kind.look.colour.startswith("#")
 
     def test_a_run_can_be_described(self, name: str) -> None:
         for settings in family(name).grid():
@@ -123,7 +124,8 @@ def test_no_two_look_alike() -> None:
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_adam_is_torchs_adamw(held: Held, weight_decay: float) -> None:
     spec = replace(study("adam"), seeds=(1,))
-    run = next(run for run in spec.runs() if run.settings["weight_decay"] == weight_decay and run.settings["lr"] == 0.01)
+    settings = {"lr": 0.01, "lr_decay": 0.9, "weight_decay": weight_decay}
+    run = next(run for run in spec.runs() if run.settings == settings)
     ours = trained(spec, held, (run,))
     network = multilayer_perceptron((8, 6, 3), seed=1, unit="tanh").double()
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.01, weight_decay=weight_decay)

@@ -378,8 +378,10 @@ def test_hot_swapping_that_cannot_be_meant(settings_: dict[str, Any], message: s
 def test_settings_of_a_part_are_checked_as_its_own() -> None:
     with pytest.raises(SettingError, match=r"bandit 'discounted_ucb' has no key 'discont'.*nearest: discount"):
         HotSwapFamily(bandit={"name": "discounted_ucb", "discont": 0.9})  # type: ignore[arg-type]
-    with pytest.raises(SettingError, match="discount must be in"):
+    with pytest.raises(SettingError, match=r"HotSwapFamily: bandit cannot be used: .*discount must be in"):
         HotSwapFamily(bandit={"name": "discounted_ucb", "discount": 2})  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="bandit 'discounted_ucb' does not take these settings"):
+        HotSwapFamily(bandit={"name": "discounted_ucb", "discount": "much"})  # type: ignore[arg-type]
 
 
 def test_a_part_that_nobody_has_registered_cannot_be_remembered() -> None:

@@ -91,7 +91,7 @@ def test_the_order_of_the_tables_does_not_matter(file: Path) -> None:
 
 
 def test_networks_and_parts_of_hot_swapping_by_name(file: Path) -> None:
-    named = '[bold]\nalgorithm = "hotswap"\nsearch = { name = "backtracking", headroom = 2 }\nreward = "log_reduction"\n'
+    named = '[bold]\nalgorithm = "hotswap"\nreward = "log_reduction"\nsearch = {name = "backtracking", headroom = 2}\n'
     file.write_text(TOP + '[network]\nname = "convolutional"\nchannels = [4]\n' + named + "[ducb]\n", encoding="utf-8")
     study = load_study(file)
     assert study.network == ConvolutionalSpec(channels=(4,))
@@ -119,13 +119,17 @@ WRONG = {
     ),
     "misspelt algorithm": (
         TOP + "[adadleta]\n",
-        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam (nearest: adadelta).",
+        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam "
+        "(nearest: adadelta).",
     ),
     "no algorithm": (
         TOP + "[network]\n",
         "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam].",
     ),
-    "empty file": ("", "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam]."),
+    "empty file": (
+        "",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam].",
+    ),
     "key below a table": (
         TOP.replace("epochs = 3\n", "") + SGD + "epochs = 3\n",
         "[sgd] epochs belongs to the top of the file, above the first [table].",

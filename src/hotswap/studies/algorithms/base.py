@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hotswap.studies.specification.study import RunSpec
 
 
-
 __all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict"]
 
 

@@ -2,6 +2,7 @@
 
 from hotswap.studies.networks.base import NETWORKS, Network, network_from_dict
 from hotswap.studies.networks.perceptron import NetworkSpec
+
 from hotswap.studies.networks.convolutional import ConvolutionalSpec  # isort: skip  # the order in which they are listed
 
 __all__ = ["NETWORKS", "ConvolutionalSpec", "Network", "NetworkSpec", "network_from_dict"]

@@ -36,9 +36,7 @@ class NetworkSpec(Network):
         COUNT, (500, 300), help="sizes of the hidden layers", distinct=False, example=(64, 32)
     )
     unit: HiddenUnit = one(one_of(get_args(HiddenUnit)), "sigmoid", help='"sigmoid", "tanh" or "relu"')
-    init: Init = one(
-        one_of(get_args(Init)), "glorot", help='"glorot", or "sparse" for a few Gaussian weights a unit'
-    )
+    init: Init = one(one_of(get_args(Init)), "glorot", help='"glorot", or "sparse" for a few Gaussian weights a unit')
 
     flat: ClassVar[bool] = True
 

@@ -19,7 +19,7 @@ __all__ = ["part_of"]
 Part = TypeVar("Part")
 
 
-def part_of(registry: Registry[type[Part]], kind: type[Part]) -> Rule:
+def part_of(registry: Registry[type[Part]], kind: type[Any]) -> Rule:
     """An object of the kind: given as it is, by its name in the registry, or as a table with its name and settings."""
 
     def words() -> str:
@@ -37,15 +37,16 @@ def part_of(registry: Registry[type[Part]], kind: type[Part]) -> Rule:
         if not isinstance(table, Mapping) or table.get("name") not in registry:
             raise ValueError
         settings = {name: setting for name, setting in table.items() if name != "name"}
-        return build(registry[table["name"]], settings, f"{registry.kind} {table['name']!r}")  # type: ignore[type-var]
+        part = f"{registry.kind} {table['name']!r}"
+        try:
+            return build(registry[table["name"]], settings, part)  # type: ignore[type-var]  # a dataclass
+        except TypeError as error:
+            raise SettingError(f"{part} does not take these settings ({error}).") from error
 
     return Rule(words, read, lambda part: _as_table(part, registry))
 
 
 def _as_table(part: Any, registry: Registry[type[Part]]) -> dict[str, Any]:
     """The name and every setting that is not its default, so that a setting that is added later changes nothing."""
-    differing = {
-        item.name: value for item in fields(part) if (value := getattr(part, item.name)) != item.default
-    }
+    differing = {item.name: value for item in fields(part) if (value := getattr(part, item.name)) != item.default}
     return {"name": registry.name_of(type(part)), **differing}
-

@@ -289,6 +289,8 @@ class Check:
         """A value in its proper form, or the error that says what it must be."""
         try:
             return rule.read(value)
+        except SettingError as wrong:  # of something with settings of its own, which has said what is wrong
+            raise self.error(place, f"cannot be used: {wrong}") from None
         except ValueError:
             raise self.error(place, f"is {shortened(value)}; it must be {rule.words}.") from None
 

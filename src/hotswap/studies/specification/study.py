@@ -28,7 +28,7 @@ from hotswap.studies.specification.settings import (
 __all__ = ["FINGERPRINT_VERSION", "RunSpec", "StudySpec"]
 
 FINGERPRINT_VERSION = 1
-"""How fingerprints are computed. Another way would be another version; a setting that is added with a default is none."""
+"""How fingerprints are computed; a setting that is added with a default is no other way."""
 
 SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
 FINITE = number("a finite number", lambda x: abs(x) < float("inf"))
