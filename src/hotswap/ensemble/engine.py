@@ -37,6 +37,11 @@ class EpochTally:
     arms: list[list[float]]
     steps: int
 
+    @property
+    def means(self) -> dict[str, list[float]]:
+        """The means by name."""
+        return {"mean_lr": self.mean_rate, "trials": self.trials}
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -85,6 +85,17 @@ class SgdFamily:
     momentum: tuple[float, ...]
 
     algorithm: ClassVar[Algorithm] = "sgd"
+    name: ClassVar[str] = "sgd"
+    measures: ClassVar[tuple[str, ...]] = ("mean_lr",)
+
+    @classmethod
+    def varied(cls) -> dict[str, str]:
+        """The settings that vary between runs, and how the ids of runs abbreviate them."""
+        return {"lr": "lr", "lr_decay": "decay", "momentum": "mom"}
+
+    def arms(self) -> tuple[float, ...]:
+        """The learning rates it chooses among: none."""
+        return ()
 
     def __post_init__(self) -> None:
         check = Check(self)
@@ -108,6 +119,17 @@ class AdaDeltaFamily:
     lr: float = 1.0
 
     algorithm: ClassVar[Algorithm] = "adadelta"
+    name: ClassVar[str] = "adadelta"
+    measures: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def varied(cls) -> dict[str, str]:
+        """The settings that vary between runs: none."""
+        return {}
+
+    def arms(self) -> tuple[float, ...]:
+        """The learning rates it chooses among: none."""
+        return ()
 
     def __post_init__(self) -> None:
         check = Check(self)
@@ -139,6 +161,17 @@ class DucbFamily:
     headroom: int = 0
 
     algorithm: ClassVar[Algorithm] = "ducb"
+    name: ClassVar[str] = "ducb"
+    measures: ClassVar[tuple[str, ...]] = ("mean_lr", "trials")
+
+    @classmethod
+    def varied(cls) -> dict[str, str]:
+        """The settings that vary between runs: none."""
+        return {}
+
+    def arms(self) -> tuple[float, ...]:
+        """The learning rates it chooses among, large to small."""
+        return self.rates
 
     def __post_init__(self) -> None:
         check = Check(self)

@@ -59,6 +59,12 @@ class RunSpec:
                 raise check.error(name, f"is {getattr(self, name)!r}; it must be None for {self.algorithm}.")
 
     @property
+    def settings(self) -> dict[str, float]:
+        """The values of the settings that vary between the runs of its family."""
+        values = {"lr": self.lr, "lr_decay": self.lr_decay, "momentum": self.momentum}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
     def id(self) -> str:
         """Its name within the study, such as `sgd-b64-lr0.1-decay0.99-mom0.9-s0` or `ducb-b64-s0`."""
         parts = [self.algorithm, f"b{self.batch_size}"]
