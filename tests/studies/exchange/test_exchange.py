@@ -27,7 +27,7 @@ from hotswap.studies.specification.families import NetworkSpec
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.store import Store
-from tests.studies.test_store import row, study, units
+from tests.studies.storage.test_store import row, study, units
 
 ENDINGS = [".parquet", ".csv"]
 

@@ -21,7 +21,7 @@ from hotswap.studies.running.timing import best_sgd, time_minibatches
 from hotswap.studies.running.train import RunOptions, milestones, run_study, set_up
 from hotswap.studies.specification.plan import plan
 from hotswap.studies.storage.store import Store
-from tests.studies.test_run import TOY, Quiet
+from tests.studies.running.test_train import TOY, Quiet
 
 SMALL = TOY.select(epochs=5)
 

@@ -59,9 +59,9 @@ def complete(store: Store, unit: Unit, epochs: int) -> None:
 
 
 def in_process(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    script = "import sys\nfrom tests.studies.test_store import *\n" + code
+    script = "import sys\nfrom tests.studies.storage.test_store import *\n" + code
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, **options)
 
 

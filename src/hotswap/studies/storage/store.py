@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
-from hotswap.studies.exchange.command import without_folders
+from hotswap.studies.storage.command import without_folders
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.ledger import PATIENCE, connect, explained, found
