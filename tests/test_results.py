@@ -13,10 +13,10 @@ import pytest
 from hotswap.report import judge, load_results
 from hotswap.report.origin import origin_of
 from hotswap.studies import PAPER, plan
+from hotswap.studies.exchange.best_runs import best_sgd
 from hotswap.studies.exchange.exported import origin
 from hotswap.studies.exchange.merge import import_files
 from hotswap.studies.exchange.shipped import shipped
-from hotswap.studies.running.timing import best_sgd
 from hotswap.studies.storage.store import Store
 
 
@@ -101,7 +101,7 @@ CELLS = (("sgd", 0), ("adadelta", 0), ("ducb", 100), ("ducb", 300), ("ducb", 500
 def test_curves_are_of_the_twelve_runs_of_figure_2(merged: Path) -> None:
     """One of each adaptive algorithm and batch size, and SGD's two best in retrospect, against the clock."""
     with Store.open(merged) as store:
-        best = [run.id for run in best_sgd(store.metrics())]
+        best = best_sgd(store.metrics())
     curves = pd.read_parquet(shipped() / "curves.parquet")
     adaptive = [f"{name}-b{size}-s0" for name in ("adadelta", "ducb") for size in PAPER.batch_sizes]
     assert sorted(curves["run"].unique()) == sorted([*adaptive, *best])

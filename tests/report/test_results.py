@@ -18,7 +18,7 @@ from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.running.train import RunOptions, run_study
 from hotswap.studies.storage.store import Store
 from tests.report.made_up import results, row
-from tests.studies.test_run import TOY, Quiet
+from tests.studies.running.test_train import TOY, Quiet
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,10 @@ __all__ = ["stopped_by_signals"]
 
 @contextmanager
 def stopped_by_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
-    """A list to which the first SIGINT or SIGTERM is added; a second one interrupts at once."""
+    """A list to which the first SIGINT or SIGTERM is added; a second one interrupts at once.
+
+    A signal that is ignored stays so: shells ignore SIGINT for jobs in the background, which Ctrl-C is not meant for.
+    """
     received: list[int] = []
 
     def receive(number: int, _: FrameType | None) -> None:
@@ -21,7 +24,8 @@ def stopped_by_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
         received.append(number)
         say("Stopping after this epoch; once more to stop at once.")
 
-    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, receive) for number in heeded}
     try:
         yield received
     finally:

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Train many runs as one tensor program; stop and go on at any time.", no_args_is_help=True)
 
 
-class AlgorithmName(StrEnum):
-    """What can be selected."""
-
-    SGD = "sgd"
-    ADADELTA = "adadelta"
-    DUCB = "ducb"
-
-
 class PrecisionName(StrEnum):
     """How matrix products are computed."""
 
@@ -40,6 +32,9 @@ class PrecisionName(StrEnum):
 
 LINES_EVERY = 60.0  # seconds, where there is no terminal
 
+AlgorithmNames = Annotated[
+    list[str] | None, typer.Option(help="Only this algorithm of the study; repeat for more.", metavar="NAME")
+]
 StudyFolder = Annotated[Path, typer.Argument(help="The study's folder.", metavar="DIR")]
 
 
@@ -51,7 +46,7 @@ def run(
     precision: Annotated[PrecisionName, typer.Option(help="Of matrix products on a GPU.")] = PrecisionName.FP32,
     epochs: Annotated[int | None, typer.Option(help="Fewer epochs than the study's.", min=1)] = None,
     batch_size: Annotated[list[int] | None, typer.Option(help="Only this batch size; repeat for more.")] = None,
-    algorithm: Annotated[list[AlgorithmName] | None, typer.Option(help="Only this one; repeat for more.")] = None,
+    algorithm: AlgorithmNames = None,
     seeds: Annotated[int | None, typer.Option(help="Only the first so many seeds.", min=1)] = None,
     stop_after: Annotated[
         float | None, typer.Option(help="Stop at a checkpoint after so many minutes.", metavar="MINUTES")
@@ -70,10 +65,7 @@ def run(
     from hotswap.studies.storage.store import Store
 
     spec = _study(study).select(
-        algorithms=[name.value for name in algorithm] if algorithm else None,
-        batch_sizes=batch_size or None,
-        seeds=seeds,
-        epochs=epochs,
+        algorithms=algorithm or None, batch_sizes=batch_size or None, seeds=seeds, epochs=epochs
     )
     options = RunOptions(device=device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
     device_named(device)
@@ -105,18 +97,20 @@ def status(folder: StudyFolder) -> None:
     with Store.open(folder) as store:
         summary = store.summary()
     table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD)
-    for heading in ("unit", "runs", "epochs", "state", "diverged", "spent", "left"):
+    for heading in ("unit", "runs", "epochs", "kept", "state", "diverged", "spent", "left"):
         table.add_column(heading, justify="left" if heading in ("unit", "state") else "right")
     for unit in summary.units:
         state = f"running ({unit.pid})" if unit.state == "running" else unit.state
-        numbers = (str(unit.runs), f"{unit.epochs_done}/{unit.epochs}", state, str(unit.diverged or ""))
-        table.add_row(unit.id, *numbers, _duration(unit.seconds), _duration(unit.seconds_left))
+        epochs, kept = f"{unit.epochs_done}/{unit.epochs}", "" if unit.state == "done" else str(unit.kept)
+        times = (_duration(unit.seconds), _duration(unit.seconds_left))
+        table.add_row(unit.id, str(unit.runs), epochs, kept, state, str(unit.diverged or ""), *times)
     out.print(table)
     done = sum(unit.state == "done" for unit in summary.units)
-    out.print(
-        f"{done} of {len(summary.units)} units done; spent {_duration(summary.seconds)}, "
-        f"left about {_duration(summary.seconds_left) or 'unknown'}"
-    )
+    known = summary.seconds_left is not None
+    left = f"about {_duration(summary.seconds_left)}" if known else "not known before the first epochs"
+    out.print(f"{done} of {len(summary.units)} units done; spent: {_duration(summary.seconds)}, left: {left}")
+    if any(unit.state != "done" and unit.kept < unit.epochs_done for unit in summary.units):
+        out.print("A unit that is stopped goes on from the epochs that are kept; those after them are trained again.")
 
 
 @app.command()
@@ -134,7 +128,7 @@ def timing(
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load
-    from hotswap.studies.running.timing import best_sgd, single_runs, time_minibatches, write_curves, write_table
+    from hotswap.studies.running.timing import single_runs, time_minibatches, write_curves, write_table
     from hotswap.studies.running.train import RunOptions
     from hotswap.studies.storage.store import Store
 
@@ -154,7 +148,7 @@ def timing(
         write_table(rows, folder / "timing.parquet")
         if curves:
             with _Watching() as watching:
-                frame = single_runs(store, data, options, watching, best_sgd(store.metrics()))
+                frame = single_runs(store, data, options, watching)
             write_curves(store, frame)
     out.print(f"The tables are in [bold]{folder}[/].")
 
@@ -196,7 +190,7 @@ def import_(
     folder: StudyFolder,
     files: Annotated[list[Path], typer.Argument(help="Exported tables or folders.", metavar="FILE...")],
     batch_size: Annotated[list[int] | None, typer.Option(help="Only this batch size; repeat for more.")] = None,
-    algorithm: Annotated[list[AlgorithmName] | None, typer.Option(help="Only this one; repeat for more.")] = None,
+    algorithm: AlgorithmNames = None,
 ) -> None:
     """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then.
 
@@ -206,8 +200,7 @@ def import_(
     from hotswap.studies.exchange.exported import read_exports
     from hotswap.studies.exchange.merge import import_into
 
-    names = [name.value for name in algorithm] if algorithm else None
-    added = import_into(folder, read_exports(files, names, batch_size or None))
+    added = import_into(folder, read_exports(files, algorithm or None, batch_size or None))
     out.print(f"{added} rows are new in {folder}.")
 
 

@@ -39,6 +39,11 @@ class EpochTally:
     """How often each arm was taken; empty for algorithms without arms."""
     steps: int
 
+    @property
+    def means(self) -> dict[str, list[float]]:
+        """The means by name."""
+        return {"mean_lr": self.mean_rate, "trials": self.trials}
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.studies.exchange.single_runs import EXTRA, SINGLES, Extras, digest, is_provenance
 from hotswap.studies.exchange.table_files import read_rows, table_paths, unreadable
-from hotswap.studies.specification.families import listed
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount
+from hotswap.studies.storage.ledger import check_fingerprint_version
+from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, metric_columns
 
 __all__ = ["FORMAT", "Exported", "Origin", "origin", "read_exports"]
 
@@ -70,7 +71,8 @@ class Exported:
 
 def _unit_of(name: str) -> str:
     """The algorithm and the batch size, with which the names of runs and units begin: `sgd-b64`."""
-    return "-".join(name.split("-")[:2])
+    begins = re.match(r".+?-b\d+(?=-|$)", name)
+    return begins[0] if begins else name
 
 
 def origin(file: Path | str) -> Origin:
@@ -103,7 +105,8 @@ def read_exports(
 def _check_there(what: str, asked: Collection[object] | None, there: Sequence[Any]) -> None:
     for value in asked or ():
         if value not in there:
-            raise StudyError(f"No file has the {what} {value}, but {listed(sorted(set(there)))}; nothing was imported.")
+            known = ", ".join(map(str, sorted(set(there))))
+            raise StudyError(f"No file has the {what} {value}, but {known}; nothing was imported.")
 
 
 def _load(file: Path) -> Exported:
@@ -116,18 +119,25 @@ def _load(file: Path) -> Exported:
             raise StudyError(f"{path} is missing; {_BELONG}.")
         if digest(path) != document["sha256"].get(name):
             raise StudyError(f"{path} is not as it was when {provenance.name} was written; export it again.")
-    rows = read_rows(metrics, METRIC_COLUMNS)
+    specs = _specs(document, provenance)
+    columns = metric_columns((source.study, *specs))
+    # A table may be older than a measure that its algorithms have now.
+    rows = read_rows(metrics, columns, optional=columns.keys() - METRIC_COLUMNS.keys())
     if len({(row["run"], row["epoch"]) for row in rows}) < len(rows):
         raise StudyError(f"{file} has two rows for the same run and epoch; export it again.")
     counts = [(row["run"], row["epoch"], row["arm"], row["count"]) for row in read_rows(arms, ARM_COLUMNS)]
+    extras = Extras(extra, document.get(SINGLES) if "curves" in extra else None)
+    return Exported(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"], extras)
+
+
+def _specs(document: Mapping[str, Any], provenance: Path) -> tuple[StudySpec, ...]:
     try:
         specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
     except (HotSwapError, TypeError, ValueError) as error:
         raise unreadable(provenance, error) from error
     if any(spec.fingerprint() != document["fingerprint"] for spec in specs):
         raise unreadable(provenance, "its specs are not all of its study")
-    extras = Extras(extra, document.get(SINGLES) if "curves" in extra else None)
-    return Exported(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"], extras)
+    return specs
 
 
 def _document(file: Path) -> dict[str, Any]:
@@ -141,6 +151,7 @@ def _document(file: Path) -> dict[str, Any]:
         raise unreadable(path, error) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise StudyError(f"{path} is not a provenance that this hotswap knows; export it again, or update hotswap.")
+    check_fingerprint_version(document.get("fingerprint_version", 1), path)  # none was written before there was one
     kinds = {"study": dict, "specs": list, "units": dict, "runs": dict, "sha256": dict}
     for key, kind in {**kinds, "fingerprint": str, "precision": str, "dtype": str}.items():
         if not isinstance(document.get(key), kind):

@@ -15,9 +15,11 @@ The provenance is written last: whoever finds one whose checksums fit has all fi
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +28,9 @@ from hotswap.files import replacing, write_text
 from hotswap.studies.exchange.exported import FORMAT, Exported, read_exports
 from hotswap.studies.exchange.single_runs import SINGLES, Extras, digest, tables_in
 from hotswap.studies.exchange.table_files import is_folder, table_paths, write_table
-from hotswap.studies.specification.families import listed
 from hotswap.studies.specification.study import RunSpec
-from hotswap.studies.storage.rows import METRIC_COLUMNS, ArmCount, MetricRow
+from hotswap.studies.storage.ledger import FINGERPRINT_VERSION
+from hotswap.studies.storage.rows import METRIC_COLUMNS, ArmCount, MetricRow, setting_columns
 from hotswap.studies.storage.store import LEDGER, Store
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "import_files", "import_into"]
 
-_RUN_COLUMNS = ("algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum")  # what a run is, not what it measured
+_ALL_RUNS_HAVE = [field.name for field in fields(MetricRow) if field.name != "more"]
 
 
 def export(store: Store, file: Path | str) -> tuple[Path, ...]:
@@ -51,7 +53,7 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
     extras = Extras.of(store.folder) if is_folder(Path(file)) else Extras()
     if is_folder(Path(file)) and (left := tables_in(Path(file)).keys() - extras.tables.keys()):
         raise StudyError(
-            f"{file} has {listed(sorted(left))} of single runs, which {store.folder} has not, and they would no longer "
+            f"{file} has {', '.join(sorted(left))} of single runs, which {store.folder} has not, and they would no longer "
             f"belong to what is beside them; import {file} first, or export to another folder."
         )
     other = metrics.with_suffix(".csv" if metrics.suffix == ".parquet" else ".parquet")
@@ -66,6 +68,7 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
             "study": store.study.to_dict(),
             "specs": [spec.to_dict() for spec in store.specs()],
             "fingerprint": store.fingerprint,
+            "fingerprint_version": FINGERPRINT_VERSION,
             "precision": store.precision,
             "dtype": store.dtype,
             "units": store.provenance(),
@@ -144,18 +147,19 @@ def _import(store: Store, exports: Sequence[Exported]) -> int:
 def _merge(store: Store, item: Exported) -> int:
     for spec in item.specs:
         store.extend(spec, asked=False)
-    runs = {run.id: run for spec in store.specs() for run in spec.runs()}
+    specs = store.specs()
+    runs = {run.id: run for spec in specs for run in spec.runs()}
+    measures = {family.name: family.measures for spec in specs for family in spec.families}
     for row in item.metrics:
-        _check_run(row, runs, item.file)
+        _check_run(row, runs, setting_columns(specs), item.file)
     known = {(row["run"], row["epoch"]): row for row in _records(store.metrics())}
     new = [row for row in item.metrics if (row["run"], row["epoch"]) not in known]
     for row in item.metrics:
         _check_same(row, known.get((row["run"], row["epoch"]), row), item.file)
     _check_arms(_by_epoch(item.arms), _by_epoch(store.arms().itertuples(index=False, name=None)), known.keys(), item)
     fresh = {(row["run"], row["epoch"]) for row in new}
-    names = MetricRow.__dataclass_fields__
     store.write(
-        [MetricRow(**{name: row[name] for name in names}) for row in new],
+        [_row(row, measures[row["algorithm"]]) for row in new],
         [count for count in item.arms if count[:2] in fresh],
     )
     with _named(item.file):
@@ -164,6 +168,11 @@ def _merge(store: Store, item: Exported) -> int:
         for finish in finishes:
             store.add_provenance(unit, finish)
     return len(new)
+
+
+def _row(row: Mapping[str, Any], measures: Iterable[str]) -> MetricRow:
+    more = {name: row[name] for name in measures if name in row and name not in METRIC_COLUMNS}
+    return MetricRow(**{name: row[name] for name in _ALL_RUNS_HAVE}, more=more)
 
 
 @contextmanager
@@ -175,21 +184,22 @@ def _named(file: Path) -> Iterator[None]:
         raise StudyError(f"{file} cannot be imported: {error}") from error
 
 
-def _check_run(row: Mapping[str, Any], runs: Mapping[str, RunSpec], file: Path) -> None:
+def _check_run(row: Mapping[str, Any], runs: Mapping[str, RunSpec], settings: Iterable[str], file: Path) -> None:
     run = runs.get(row["run"])
     if run is None:
         raise StudyError(f"{file} has the run {row['run']}, which is not in the study; nothing was imported.")
-    for name in _RUN_COLUMNS:
-        expected = getattr(run, name)
-        if not _equal(row[name], float("nan") if expected is None else expected):
+    expected: dict[str, Any] = {"algorithm": run.algorithm, "batch_size": run.batch_size, "seed": run.seed}
+    expected |= {name: run.settings.get(name, math.nan) for name in settings if name in row}
+    for name, value in expected.items():
+        if not _equal(row[name], value):
             raise StudyError(
-                f"{file} says that {name} of the run {run.id} is {row[name]}, but it is {expected} in the study; "
+                f"{file} says that {name} of the run {run.id} is {row[name]}, but it is {value} in the study; "
                 "nothing was imported."
             )
 
 
 def _check_same(row: Mapping[str, Any], known: Mapping[str, Any], file: Path) -> None:
-    for name in METRIC_COLUMNS:
+    for name in row:
         if name != "seconds" and not _equal(row[name], known[name]):
             raise StudyError(
                 f"{file} has {name} {row[name]} for the run {row['run']} at epoch {row['epoch']}, but the study has "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CURVE_COLUMNS", "TIMING_COLUMNS", "is_folder", "read_rows", "table_paths", "unreadable", "write_table"]
 
-CURVE_COLUMNS = METRIC_COLUMNS  # a single run's row is a run's row
+CURVE_COLUMNS = METRIC_COLUMNS  # those that every table of single runs has: a single run's row is a run's row
 TIMING_COLUMNS = {
     "algorithm": "str",
     "batch_size": "int64",
@@ -52,16 +52,20 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
         frame.to_parquet(path, index=False, compression="zstd")
 
 
-def read_rows(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Read the rows of a table: these columns, as Python's own types, and no others."""
+def read_rows(path: Path, columns: Mapping[str, str], *, optional: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Read the rows of a table: these columns, as Python's own types, and no others.
+
+    A column that is `optional` and not in the table is not in the rows either.
+    """
     import pyarrow as pa  # noqa: PLC0415 (training needs none)
 
     try:
         found = _csv(path) if path.suffix == ".csv" else _parquet(path)
-        missing = [name for name in columns if name not in found]
+        missing = [name for name in columns if name not in found and name not in optional]
         if not missing:
-            values = [[_AS[kind](value) for value in found[name]] for name, kind in columns.items()]
-            return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+            there = [name for name in columns if name in found]
+            values = [[_AS[columns[name]](value) for value in found[name]] for name in there]
+            return [dict(zip(there, row, strict=True)) for row in zip(*values, strict=True)]
     except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException) as error:
         raise unreadable(path, error) from error
     raise StudyError(f"{path} cannot be read (it lacks the column {missing[0]}).")

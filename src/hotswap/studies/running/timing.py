@@ -10,19 +10,19 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hotswap.data import Dataset
-from hotswap.ensemble import Ensemble, TrainingData
+from hotswap.ensemble import Ensemble
 from hotswap.ensemble.snapshots import Snapshot, load_kept
 from hotswap.errors import StudyError
 from hotswap.files import replacing
+from hotswap.studies.exchange.best_runs import best_runs
 from hotswap.studies.exchange.single_runs import SINGLES, keep_singles
-from hotswap.studies.running.assemble import build
+from hotswap.studies.running.assemble import Held, assemble
 from hotswap.studies.running.train import Listener, RunOptions, milestones, run_study, set_up
-from hotswap.studies.specification.families import SgdFamily
 from hotswap.studies.specification.plan import Unit
 from hotswap.studies.specification.study import RunSpec, StudySpec
 from hotswap.studies.storage.store import Store
@@ -30,7 +30,7 @@ from hotswap.studies.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TimingRow", "best_sgd", "single_runs", "time_minibatches", "write_curves", "write_table"]
+__all__ = ["TimingRow", "single_runs", "time_minibatches", "write_curves", "write_table"]
 
 REPEATS, SECONDS = 3, 1.0  # at least so many epochs are timed, for at least so long; the median counts
 
@@ -63,7 +63,10 @@ class TimingRow:
 
 
 def time_minibatches(store: Store, data: Dataset, options: RunOptions) -> Iterator[TimingRow]:
-    """Time each algorithm and batch size of a study; DUCB from its weights at the study's milestones.
+    """Time each algorithm and batch size of a study, from fresh weights.
+
+    An algorithm that chooses among learning rates may search for as long as it has to, so its cost changes as training
+    goes on: it is timed from its weights at the study's milestones instead.
 
     Raises:
         StudyError: The weights of a milestone are not there.
@@ -75,7 +78,7 @@ def time_minibatches(store: Store, data: Dataset, options: RunOptions) -> Iterat
     }
     held = set_up(store.study, data, options)
     for (_, algorithm), (study, run) in sorted(chosen.items(), key=lambda item: item[0]):
-        for epoch in milestones(store.epochs) if algorithm == "ducb" else (0,):
+        for epoch in milestones(store.epochs) if study.family(algorithm).arms() else (0,):
             yield _time(store, study, run, epoch, held, options)
 
 
@@ -85,10 +88,10 @@ def _extents(store: Store) -> list[StudySpec]:
 
 
 def _time(
-    store: Store, study: StudySpec, run: RunSpec, epoch: int, held: TrainingData, options: RunOptions
+    store: Store, study: StudySpec, run: RunSpec, epoch: int, held: Held, options: RunOptions
 ) -> TimingRow:
     unit = Unit(algorithm=run.algorithm, batch_size=run.batch_size, runs=(run,))
-    ensemble = build(study, unit, held).ensemble
+    ensemble = assemble(study, unit, held).ensemble
     if epoch:
         checkpoint = _kept(store, run, epoch)
         if checkpoint is None:
@@ -101,7 +104,7 @@ def _time(
             tensor.copy_(checkpoint.tensors[name][row : row + 1])
     timed = list(_timed_epochs(ensemble, epoch))
     seconds = statistics.median(taken for taken, _ in timed)
-    device = held.train_x.device
+    device = held.tensors.train_x.device
     return TimingRow(
         algorithm=run.algorithm,
         batch_size=run.batch_size,
@@ -145,55 +148,46 @@ def _kept(store: Store, run: RunSpec, epoch: int) -> Snapshot | None:
     return None
 
 
-def best_sgd(metrics: pd.DataFrame) -> list[RunSpec]:
-    """The two SGD runs chosen in retrospect: lowest training loss and lowest test error at the last epoch."""
-    last = metrics[(metrics["algorithm"] == "sgd") & (metrics["epoch"] == metrics["epoch"].max())]
-    if last.empty:
-        return []
-    chosen = [last.loc[last["train_nll"].idxmin()], last.loc[last["test_error"].idxmin()]]
-    specs = [
-        RunSpec(
-            algorithm="sgd",
-            batch_size=int(row["batch_size"]),
-            seed=int(row["seed"]),
-            lr=float(row["lr"]),
-            lr_decay=float(row["lr_decay"]),
-            momentum=float(row["momentum"]),
-        )
-        for row in chosen
-    ]
-    return list(dict.fromkeys(specs))
+def single_runs(store: Store, data: Dataset, options: RunOptions, listener: Listener) -> pd.DataFrame:
+    """Train, one at a time, the runs that stand for each algorithm.
 
-
-def single_runs(
-    store: Store, data: Dataset, options: RunOptions, listener: Listener, sgd: Sequence[RunSpec]
-) -> pd.DataFrame:
-    """Train one run of each adaptive algorithm and batch size, and the given SGD runs, one at a time.
-
-    They live in the study's folder `singles` and go on where they were, like any study. Returns their metrics, whose
-    `seconds` are wall-clock training time.
+    An algorithm whose settings vary between runs is represented by its best runs in retrospect (see `best_runs`), any
+    other by the first seed of each batch size. They live in the study's folder `singles` and go on where they were,
+    like any study. Returns their metrics, whose `seconds` are wall-clock training time.
     """
     alone = replace(options, max_runs=1)
-    parts = []
-    for study in _extents(store):
-        adaptive = [name for name in study.algorithms if name != "sgd"]
-        parts += [study.select(algorithms=adaptive, seeds=1)] if adaptive else []
-    parts += [_only(store.study, run) for run in sgd]
     folder = store.folder / SINGLES
-    for part in parts:
+    for part in (*_adaptive(store), *_best(store)):
         with Store.create(folder, part, precision=options.precision, max_runs=1) as own:
             run_study(own, part, data, alone, listener)
     with Store.open(folder) as own:
         return own.metrics()
 
 
+def _adaptive(store: Store) -> Iterator[StudySpec]:
+    """The parts of the study whose algorithms have one setting each, with one seed."""
+    for study in _extents(store):
+        names = [family.name for family in study.families if not family.varied()]
+        if names:
+            yield study.select(algorithms=names, seeds=1)
+
+
+def _best(store: Store) -> Iterator[StudySpec]:
+    """The best runs of each algorithm whose settings vary, each as a study of this one run."""
+    extents, metrics = _extents(store), store.metrics()
+    runs = {run.id: (study, run) for study in extents for run in study.runs()}
+    tuned = [family.name for study in extents for family in study.families if family.varied()]
+    for name in dict.fromkeys(tuned):
+        for best in best_runs(metrics, name):
+            study, run = runs[best]
+            yield _only(study, run)
+
+
 def _only(study: StudySpec, run: RunSpec) -> StudySpec:
-    """The study with this one SGD run in it."""
-    assert run.lr is not None  # a run of SGD has all three
-    assert run.lr_decay is not None
-    assert run.momentum is not None
-    family = SgdFamily(lr=(run.lr,), lr_decay=(run.lr_decay,), momentum=(run.momentum,))
-    others = tuple(f for f in (*study.families, *study.set_aside) if f.algorithm != "sgd")
+    """The study with this one run in it."""
+    varied: dict[str, Any] = {name: (value,) for name, value in run.settings.items()}
+    family = replace(study.family(run.algorithm), **varied)
+    others = tuple(other for other in (*study.families, *study.set_aside) if other.name != run.algorithm)
     return replace(study, families=(family,), set_aside=others, batch_sizes=(run.batch_size,), seeds=(run.seed,))
 
 

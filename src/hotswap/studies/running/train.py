@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import math
 import platform
 import shlex
@@ -12,20 +11,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
 
 from hotswap._version import __version__
 from hotswap.data import Dataset
-from hotswap.ensemble import EpochTally, TrainingData
+from hotswap.ensemble import EpochTally
 from hotswap.ensemble.kernels import load_compiler
 from hotswap.ensemble.snapshots import load_latest, save
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
-from hotswap.studies.running.assemble import Built, build, on_device
+from hotswap.studies.running.assemble import Assembled, Held, assemble, on_device
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.checkpoint_files import checkpoint_folder
 from hotswap.studies.storage.rows import MetricRow
 from hotswap.studies.storage.store import Store
 
@@ -33,7 +32,6 @@ __all__ = [
     "Listener",
     "Precision",
     "RunOptions",
-    "checkpoint_folder",
     "device_named",
     "milestones",
     "run_study",
@@ -52,7 +50,8 @@ class RunOptions:
     stop_after: float | None = None
     """Minutes after which to stop at the next checkpoint."""
     checkpoint_minutes: float = 1.0
-    """At most so much is lost where a process is killed, and an epoch."""
+    """At most so much is lost where a process is killed, and an epoch. The first checkpoint of a unit is written
+    earlier, after the first epoch that is recorded."""
     checkpoint_epochs: int | None = None
     """A checkpoint every so many epochs too."""
     max_runs: int | None = None
@@ -60,7 +59,7 @@ class RunOptions:
 
 
 class Listener(Protocol):
-    """Who watches."""
+    """Is told how training goes."""
 
     def say(self, text: str) -> None:
         """Something a person should read."""
@@ -85,7 +84,7 @@ def run_study(
 ) -> bool:
     """Train every unit that is not finished and that no other process has; True if all are finished then.
 
-    `asked_to_stop` is asked after every epoch; where it is so, a checkpoint is written and that was it.
+    `asked_to_stop` is called after every epoch; once it returns True, a checkpoint is written and training stops.
     """
     held = set_up(study, data, options)
     deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
@@ -108,18 +107,12 @@ def run_study(
     return complete
 
 
-def checkpoint_folder(store: Store, unit: Unit) -> Path:
-    """Where a unit's checkpoints lie: apart from those of a unit of the same name with other runs in it."""
-    digest = hashlib.sha256("\n".join(sorted(run.id for run in unit.runs)).encode()).hexdigest()
-    return store.folder / "checkpoints" / f"{unit.id}-{digest[:8]}"
-
-
 def milestones(epochs: int) -> tuple[int, ...]:
     """The epochs whose weights are kept for timing: a fifth, three fifths, all; the paper's are 100, 300 and 500."""
     return tuple(sorted({max(1, epochs // 5), max(1, 3 * epochs // 5), epochs}))
 
 
-def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> TrainingData:
+def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> Held:
     """The data on the device, and the precision in force."""
     device = device_named(options.device)
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
@@ -136,6 +129,31 @@ def device_named(name: str) -> torch.device:
     return torch.device(name)
 
 
+class _CheckpointSchedule:
+    """Says after which epochs a unit's checkpoint is due."""
+
+    def __init__(self, options: RunOptions, start: int) -> None:
+        self._options = options
+        self._none_yet = start == 0
+        self._saved_at, self._saved_when = start, time.monotonic()
+
+    def is_due(self, epoch: int, *, recorded: bool) -> bool:
+        """Whether one is due after this epoch, which was or was not recorded."""
+        if self._none_yet and recorded:
+            return True
+        every = self._options.checkpoint_epochs
+        if every is not None and epoch - self._saved_at >= every:
+            return True
+        return time.monotonic() - self._saved_when >= 60 * self._options.checkpoint_minutes
+
+    def saved(self, epoch: int) -> None:
+        """One was written. The first, early one does not shift the rhythm of those that come by the epoch."""
+        every = self._options.checkpoint_epochs
+        if not self._none_yet or every is None or epoch >= every:
+            self._saved_at = epoch
+        self._none_yet, self._saved_when = False, time.monotonic()
+
+
 class _Training:
     """One unit, from its latest checkpoint to its last epoch."""
 
@@ -144,15 +162,18 @@ class _Training:
         store: Store,
         study: StudySpec,
         unit: Unit,
-        data: TrainingData,
+        data: Held,
         options: RunOptions,
         listener: Listener,
         over: Callable[[], bool],
     ) -> None:
         self.store, self.study, self.unit, self.options, self.listener = store, study, unit, options, listener
         self.over = over
-        self.folder = checkpoint_folder(store, unit)
-        self.built: Built = build(study, unit, data)
+        self.folder = checkpoint_folder(store.folder, unit.id, [run.id for run in unit.runs])
+        self.family = study.family(unit.algorithm)
+        self.built: Assembled = assemble(study, unit, data)
+        self.recorded = frozenset(study.recorded_epochs())
+        self.milestones = frozenset(milestones(study.epochs) if self.family.arms() else ())
         self.diverged: set[str] = set()
         self.seconds = self.measuring = self.preparing = 0.0
 
@@ -162,43 +183,42 @@ class _Training:
             return True  # another process was faster
         start = self._resume()
         self.listener.unit_begins(self.unit, start, self.study.epochs)
-        recorded = set(self.study.recorded_epochs())
-        kept = milestones(self.study.epochs) if self.unit.algorithm == "ducb" else ()
-        saved_at, saved_when = start, time.monotonic()
-        finished = True
-        ensemble = self.built.ensemble
-        began = time.perf_counter()
-        ensemble.ready()
-        ensemble.wait()
-        self.preparing += time.perf_counter() - began
-        for epoch in range(start + 1, self.study.epochs + 1):
-            began = time.perf_counter()
-            ensemble.train_epoch(epoch - 1, watched=epoch in recorded)
-            tally = ensemble.tally() if epoch in recorded else None
-            now, last = time.monotonic(), epoch == self.study.epochs
-            stop = not last and self.over()
-            every = self.options.checkpoint_epochs
-            due = every is not None and epoch - saved_at >= every
-            due = due or last or stop or now - saved_when >= 60 * self.options.checkpoint_minutes
-            if due or epoch in kept:
-                ensemble.wait()
-            taken = time.perf_counter() - began
-            self.seconds += taken
-            if tally is not None:
-                self._record(epoch, tally)
-            if epoch in kept:
-                self._save(epoch, keep=True)
-            if due:
-                self._save(epoch)
-                saved_at, saved_when = epoch, time.monotonic()
-            self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), taken)
-            if stop:
-                finished = False
-                break
+        schedule = _CheckpointSchedule(self.options, start)
+        self._prepare()
+        finished = all(self._train(epoch, schedule) for epoch in range(start + 1, self.study.epochs + 1))
         if finished:
             self.store.finish(self.unit, self.study.epochs, self._provenance())
         self.listener.unit_ends(self.unit, finished=finished)
         return finished
+
+    def _prepare(self) -> None:
+        began = time.perf_counter()
+        self.built.ensemble.ready()
+        self.built.ensemble.wait()
+        self.preparing += time.perf_counter() - began
+
+    def _train(self, epoch: int, schedule: _CheckpointSchedule) -> bool:
+        """Train, record and save one epoch; False if training is to stop after it, before the unit is finished."""
+        ensemble, recorded = self.built.ensemble, epoch in self.recorded
+        began = time.perf_counter()
+        ensemble.train_epoch(epoch - 1, watched=recorded)
+        tally = ensemble.tally() if recorded else None
+        last = epoch == self.study.epochs
+        stop = not last and self.over()
+        due = last or stop or schedule.is_due(epoch, recorded=recorded)
+        if due or epoch in self.milestones:
+            ensemble.wait()
+        taken = time.perf_counter() - began
+        self.seconds += taken
+        if tally is not None:
+            self._record(epoch, tally)
+        if epoch in self.milestones:
+            self._save(epoch, keep=True)
+        if due:
+            self._save(epoch)
+            schedule.saved(epoch)
+        self.listener.epoch_done(self.unit, epoch, len(self.unit.runs) - len(self.diverged), taken)
+        return not stop
 
     def _resume(self) -> int:
         checkpoint = load_latest(self.folder, self.listener.say)
@@ -236,6 +256,7 @@ class _Training:
         self.measuring += time.perf_counter() - began
         rows, counts = [], []
         for place, run in enumerate(self.built.runs):
+            means = self._means(tally, place)
             rows.append(
                 MetricRow(
                     run=run.id,
@@ -243,11 +264,12 @@ class _Training:
                     train_nll=measured.train_nll[place],
                     test_error=measured.test_error[place],
                     test_nll=measured.test_nll[place],
-                    mean_lr=tally.means["mean_lr"][place] if "mean_lr" in tally.means else math.nan,
-                    trials=tally.means["trials"][place] if "trials" in tally.means else 0.0,
+                    mean_lr=means.pop("mean_lr", math.nan),
+                    trials=means.pop("trials", 0.0),
                     grad_norm=tally.gradient_norm[place],
                     steps=tally.steps * epoch,
                     seconds=self.seconds,
+                    more=means,
                 )
             )
             counts += [(run.id, epoch, arm, int(n)) for arm, n in enumerate(tally.arms[place]) if n]
@@ -255,6 +277,16 @@ class _Training:
                 self.diverged.add(run.id)
                 self.store.diverged(run.id, epoch)
         self.store.record(self.unit, epoch, rows, counts, seconds=self.seconds)
+
+    def _means(self, tally: EpochTally, place: int) -> dict[str, float]:
+        """What the run in this place measured of what its algorithm measures, by name."""
+        for name in self.family.measures:
+            if name not in tally.means:
+                raise SettingError(
+                    f"The algorithm {self.family.algorithm} says that it measures {name}, but its update tallies "
+                    f"{', '.join(tally.means) or 'nothing'}; let it tally {name}, or take {name} out of `measures`."
+                )
+        return {name: tally.means[name][place] for name in self.family.measures}
 
     def _provenance(self) -> dict[str, Any]:
         device = self.built.ensemble.data.train_x.device

@@ -12,20 +12,22 @@ from pathlib import Path
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.upgrades import RUNS, SCHEMA, upgrade
 
-__all__ = ["PATIENCE", "connect", "explained", "found"]
+__all__ = ["FINGERPRINT_VERSION", "PATIENCE", "check_fingerprint_version", "connect", "create_ledger", "explained"]
+
+FINGERPRINT_VERSION = 1
+"""The rule by which the fingerprints of studies are computed; files that do not name one were written by number 1."""
 
 _MARK = 0x48535750  # "HSWP" in the file's header: a ledger, not just any SQLite file
-_SCHEMA = 1
 PATIENCE = 30.0  # seconds to wait for another process's transaction; each takes milliseconds
-_TABLES = """
-CREATE TABLE study (fingerprint TEXT NOT NULL, precision TEXT NOT NULL, dtype TEXT NOT NULL, epochs INTEGER NOT NULL);
+_TABLES = f"""
+CREATE TABLE study (fingerprint TEXT NOT NULL, precision TEXT NOT NULL, dtype TEXT NOT NULL, epochs INTEGER NOT NULL,
+    fingerprint_version INTEGER NOT NULL);
 CREATE TABLE specs (asked INTEGER PRIMARY KEY, spec TEXT NOT NULL UNIQUE);
-CREATE TABLE runs (id TEXT PRIMARY KEY, algorithm TEXT NOT NULL, batch_size INTEGER NOT NULL, seed INTEGER NOT NULL,
-    lr REAL, lr_decay REAL, momentum REAL, unit TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
-    seconds REAL NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0, diverged INTEGER);
+{RUNS.format(name="runs")};
 CREATE TABLE metrics (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, train_nll REAL, test_error REAL,
-    test_nll REAL, mean_lr REAL, trials REAL, grad_norm REAL, steps INTEGER NOT NULL, seconds REAL,
+    test_nll REAL, mean_lr REAL, trials REAL, grad_norm REAL, steps INTEGER NOT NULL, seconds REAL, more TEXT,
     PRIMARY KEY (run, epoch)) WITHOUT ROWID;
 CREATE TABLE arms (run TEXT NOT NULL REFERENCES runs, epoch INTEGER NOT NULL, arm INTEGER NOT NULL,
     count INTEGER NOT NULL, PRIMARY KEY (run, epoch, arm)) WITHOUT ROWID;
@@ -33,15 +35,18 @@ CREATE TABLE finishes (unit TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (uni
 """
 
 
-def found(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
+def create_ledger(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
     """Write a new ledger, whole or not at all."""
     for kind in ("-wal", "-shm"):  # of a ledger that was deleted: SQLite would replay them into the new one
         ledger.with_name(ledger.name + kind).unlink(missing_ok=True)
     with replacing(ledger) as part:
         sql = sqlite3.connect(part, isolation_level=None)
         try:
-            sql.executescript(f"PRAGMA application_id = {_MARK}; PRAGMA user_version = {_SCHEMA}; {_TABLES}")
-            sql.execute("INSERT INTO study VALUES (?, ?, ?, ?)", (study.fingerprint(), precision, dtype, study.epochs))
+            sql.executescript(f"PRAGMA application_id = {_MARK}; PRAGMA user_version = {SCHEMA}; {_TABLES}")
+            sql.execute(
+                "INSERT INTO study (fingerprint, precision, dtype, epochs, fingerprint_version) VALUES (?, ?, ?, ?, ?)",
+                (study.fingerprint(), precision, dtype, study.epochs, FINGERPRINT_VERSION),
+            )
             sql.execute("INSERT INTO specs (spec) VALUES (?)", (json.dumps(study.to_dict(), sort_keys=True),))
             # Readers do not wait for a writer, nor it for them; the file remembers this, and closing empties the log.
             sql.execute("PRAGMA journal_mode = WAL")
@@ -50,13 +55,15 @@ def found(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
 
 
 def connect(ledger: Path) -> sqlite3.Connection:
-    """Open a ledger that is there, is sound, and is one of ours."""
+    """Open a ledger that is there, is sound, and is one of ours; one of an earlier version is upgraded."""
     sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
     try:
         _inspect(sql, ledger)
         # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
         # the disk counts as recorded: they would be missing for good. It costs one fsync an epoch.
         sql.execute("PRAGMA synchronous = FULL")
+        upgrade(sql, ledger)
+        check_fingerprint_version(sql.execute("SELECT fingerprint_version FROM study").fetchone()[0], ledger)
         sql.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         sql.close()
@@ -68,14 +75,23 @@ def _inspect(sql: sqlite3.Connection, ledger: Path) -> None:
     mark, schema = (sql.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if mark != _MARK:
         raise StudyError(f"{ledger} is not a study's ledger; choose another folder.")
-    if schema > _SCHEMA:
+    if schema > SCHEMA:
         raise StudyError(
-            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows {_SCHEMA}); "
+            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows {SCHEMA}); "
             "update hotswap."
         )
     (verdict,) = sql.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise StudyError(_damaged(ledger.parent, verdict.splitlines()[-1]))
+
+
+def check_fingerprint_version(version: object, file: Path) -> None:
+    """Raise a StudyError if a file's fingerprints were computed by a rule that this version does not know."""
+    if version != FINGERPRINT_VERSION:
+        raise StudyError(
+            f"{file} was written by a newer hotswap (its fingerprints are of version {version}, and this one knows "
+            f"{FINGERPRINT_VERSION}); update hotswap."
+        )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
     DIR/ledger.sqlite       the study, its runs and units, what was recorded, what recorded it
     DIR/units/UNIT.lock     held by the process that trains the unit, let go by the system when that process ends
+    DIR/checkpoints/        the weights from which units that are not finished go on
 
 Every change is one transaction, on the disk before the call returns: whoever is killed, whenever, leaves the ledger as
 it was after some call. Needs no torch; pandas only to hand out tables.
@@ -12,26 +13,22 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from hotswap.errors import SettingError, StudyError, UnitTaken
-from hotswap.studies.exchange.command import without_folders
+from hotswap.errors import SettingError, StudyError
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.ledger import PATIENCE, connect, explained, found
-from hotswap.studies.storage.locks import acquire, holder, is_locked, release
-from hotswap.studies.storage.rows import (
-    ARM_COLUMNS,
-    METRIC_COLUMNS,
-    ArmCount,
-    MetricRow,
-    Summary,
-    UnitSummary,
-    seconds_left,
-)
+from hotswap.studies.storage.checkpoint_files import checkpoint_folder, latest_checkpoint
+from hotswap.studies.storage.claims import check_free, hold, is_trained, trainer
+from hotswap.studies.storage.command import without_folders
+from hotswap.studies.storage.frames import read_arms, read_metrics
+from hotswap.studies.storage.ledger import PATIENCE, connect, create_ledger, explained
+from hotswap.studies.storage.locks import acquire, release
+from hotswap.studies.storage.rows import ArmCount, MetricRow, metric_columns, numbers_to_json
+from hotswap.studies.storage.summary import Summary, UnitSummary, seconds_left
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +37,8 @@ __all__ = ["LEDGER", "Store"]
 
 LEDGER = "ledger.sqlite"
 
-_GLANCE = 0.25  # seconds to insist on a unit's lock: `summary` holds it for an instant to see whether it is free
 _MARKS = ("epoch", "seconds", "finished", "diverged")
+_METRICS = ", ".join(field.name for field in fields(MetricRow))  # the columns of the ledger's table have these names
 
 
 class Store:
@@ -85,7 +82,7 @@ class Store:
                 raise StudyError(f"Another process has been setting up {folder} for {PATIENCE:.0f} s; try again.")
             try:
                 if not (folder / LEDGER).exists():
-                    found(folder / LEDGER, study, precision, dtype)
+                    create_ledger(folder / LEDGER, study, precision, dtype)
             finally:
                 release(lock)
         store = cls.open(folder)
@@ -176,7 +173,11 @@ class Store:
             study: What is to be covered too.
             max_runs: The most runs of a unit, as for `plan`.
             asked: This is now the study to run; otherwise it only came along with results.
+
+        Raises:
+            SettingError: Two columns of the study's tables would have the same name.
         """
+        metric_columns([*self.specs(), study])
         spec = json.dumps(study.to_dict(), sort_keys=True)
         with self.transaction() as sql:
             if asked:
@@ -185,10 +186,10 @@ class Store:
                 sql.execute("INSERT OR IGNORE INTO specs SELECT min(asked) - 1, ? FROM specs", (spec,))
             sql.execute("UPDATE study SET epochs = max(epochs, ?)", (study.epochs,))
             sql.executemany(
-                "INSERT OR IGNORE INTO runs (id, algorithm, batch_size, seed, lr, lr_decay, momentum, unit)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO runs (id, algorithm, batch_size, seed, settings, unit)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
                 [
-                    (run.id, run.algorithm, run.batch_size, run.seed, run.lr, run.lr_decay, run.momentum, unit.id)
+                    (run.id, run.algorithm, run.batch_size, run.seed, numbers_to_json(run.settings), unit.id)
                     for unit in plan(study, max_runs)
                     for run in unit.runs
                 ],
@@ -205,28 +206,18 @@ class Store:
         Raises:
             UnitTaken: Another process holds it, or a unit of another plan that has some of the same runs.
         """
-        path = self._lock_file(unit.id)
-        with explained(self.folder):
-            lock = acquire(path, _GLANCE)
-        if lock is None:
-            raise UnitTaken(unit.id, holder(path))
-        try:
+        with ExitStack() as held:
+            with explained(self.folder):
+                held.enter_context(hold(self.folder, unit.id))
             self._claim(unit)
             yield
-        finally:
-            release(lock)
 
     def _claim(self, unit: Unit) -> None:
         """Note that the runs are now in this unit. Of two units that share a run, the second finds the first's note."""
         with self.transaction() as sql:
-            claims = {str(self._run(run.id, "unit")[0]) for run in unit.runs} - {unit.id}
-            for path in map(self._lock_file, sorted(claims)):
-                if is_locked(path):
-                    raise UnitTaken(unit.id, holder(path))
+            for other in sorted({str(self._run(run.id, "unit")[0]) for run in unit.runs} - {unit.id}):
+                check_free(self.folder, other, wanted=unit.id)
             sql.executemany("UPDATE runs SET unit = ? WHERE id = ?", [(unit.id, run.id) for run in unit.runs])
-
-    def _lock_file(self, unit: str) -> Path:
-        return self.folder / "units" / f"{unit}.lock"
 
     def _run(self, run: str, columns: str) -> Any:
         for values in self._read(f"SELECT {columns} FROM runs WHERE id = ?", run):
@@ -273,7 +264,7 @@ class Store:
         with self.transaction() as sql:
             stale = {row[:2] for row in plain} | {count[:2] for count in counts}
             sql.executemany("DELETE FROM arms WHERE run = ? AND epoch = ?", stale)
-            sql.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", plain)
+            sql.executemany(f"INSERT OR REPLACE INTO metrics ({_METRICS}) VALUES ({', '.join('?' * 11)})", plain)
             sql.executemany("INSERT INTO arms VALUES (?, ?, ?, ?)", counts)
 
     def diverged(self, run: str, epoch: int) -> None:
@@ -299,40 +290,39 @@ class Store:
 
     def summary(self) -> Summary:
         """Return where each unit stands, with an estimate of the time it still takes."""
-        epochs = self.epochs
-        units = []
-        for name, algorithm, batch_size, runs, finished, epoch, seconds, diverged in self._read(
-            "SELECT unit, algorithm, batch_size, count(*), min(finished), min(epoch), sum(seconds), count(diverged)"
-            " FROM runs GROUP BY unit ORDER BY algorithm, batch_size, unit"
-        ):
-            path = self._lock_file(name)
-            done = min(epoch, epochs)
-            unit = UnitSummary(name, algorithm, batch_size, runs, done, epochs, seconds, diverged, "left")
-            if finished >= epochs:
-                unit = replace(unit, state="done")
-            elif is_locked(path):
-                unit = replace(unit, state="running", pid=holder(path))
-            units.append(unit)
+        units = [
+            self._unit_summary(*values)
+            for values in self._read(
+                "SELECT unit, algorithm, batch_size, min(finished), min(epoch), sum(seconds), count(diverged)"
+                " FROM runs GROUP BY unit ORDER BY algorithm, batch_size, unit"
+            )
+        ]
         timed = tuple(replace(unit, seconds_left=seconds_left(unit, units)) for unit in units)
         return Summary(self.study.name, self.precision, timed)
 
+    def _unit_summary(
+        self, name: str, algorithm: str, batch_size: int, finished: int, epoch: int, seconds: float, diverged: int
+    ) -> UnitSummary:
+        epochs = self.epochs
+        runs = [run for (run,) in self._read("SELECT id FROM runs WHERE unit = ?", name)]
+        kept = min(latest_checkpoint(checkpoint_folder(self.folder, name, runs)), epochs)
+        done = min(max(epoch, kept), epochs)  # a checkpoint may be of an epoch after the last one that was recorded
+        unit = UnitSummary(name, algorithm, batch_size, len(runs), done, epochs, seconds, diverged, "left", kept)
+        if finished >= epochs:
+            return replace(unit, state="done")
+        if is_trained(self.folder, name):
+            return replace(unit, state="running", pid=trainer(self.folder, name))
+        return unit
+
     def metrics(self) -> pd.DataFrame:
-        """Return one row a run and recorded epoch, columns as in `METRIC_COLUMNS`, sorted by run and epoch."""
-        return self._table(
-            "SELECT run, algorithm, batch_size, seed, lr, lr_decay, momentum, m.epoch, train_nll, test_error, test_nll,"
-            " mean_lr, trials, grad_norm, steps, m.seconds"
-            " FROM metrics AS m JOIN runs ON runs.id = run ORDER BY run, m.epoch",
-            METRIC_COLUMNS,
-        )
+        """Return one row a run and recorded epoch, columns as in `metric_columns`, sorted by run and epoch."""
+        with explained(self.folder):
+            return read_metrics(self._sql, self.specs())
 
     def arms(self) -> pd.DataFrame:
         """Return how often each run took each arm in each recorded epoch, columns as in `ARM_COLUMNS`, sorted."""
-        return self._table("SELECT run, epoch, arm, count FROM arms ORDER BY run, epoch, arm", ARM_COLUMNS)
-
-    def _table(self, query: str, columns: Mapping[str, str]) -> pd.DataFrame:
-        import pandas as pd  # noqa: PLC0415 (training needs none)
-
-        return pd.DataFrame(self._read(query), columns=list(columns)).astype(dict(columns))
+        with explained(self.folder):
+            return read_arms(self._sql)
 
     def marks(self) -> dict[str, dict[str, Any]]:
         """Return, by run that was begun, how far it is and for how many epochs finished, when it diverged, its time."""

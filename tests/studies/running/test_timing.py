@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from hotswap.cli import app
 from hotswap.data import load_digits
 from hotswap.errors import StudyError
+from hotswap.studies import plan
 from hotswap.studies.exchange.merge import export
 from hotswap.studies.running import timing
 from hotswap.studies.running.assemble import build
-from hotswap.studies.running.timing import best_sgd, time_minibatches
+from hotswap.studies.running.timing import time_minibatches
 from hotswap.studies.running.train import RunOptions, milestones, run_study, set_up
-from hotswap.studies.specification.plan import plan
 from hotswap.studies.storage.store import Store
-from tests.studies.test_run import TOY, Quiet
+from tests.studies.running.test_train import TOY, Quiet
 
 SMALL = TOY.select(epochs=5)
 
@@ -58,7 +58,7 @@ def test_short_epochs_are_timed_again_and_again_from_the_same_weights(
     seen = 0
     for taken, trials in timing._timed_epochs(ensemble, 2):
         assert taken == 1
-        assert trials == once.tally().trials[0]
+        assert trials == once.tally().means.get("trials", [0.0])[0]
         for name, tensor in ensemble.update.state().items():
             assert torch.equal(tensor, once.update.state()[name]), name
         seen += 1
@@ -99,19 +99,6 @@ def test_both_tables_and_the_single_runs(finished: Path, tmp_path: Path, monkeyp
     pd.testing.assert_series_equal(together, alone, rtol=1e-3)
     for _, run in curves.groupby("run"):
         assert run.sort_values("epoch")["seconds"].is_monotonic_increasing
-
-
-def test_the_two_sgd_runs_are_chosen_in_retrospect() -> None:
-    columns = ["algorithm", "batch_size", "seed", "lr", "lr_decay", "momentum", "epoch", "train_nll", "test_error"]
-    rows = [
-        ("sgd", 64, 0, 1.0, 0.99, 0.9, 5, 0.1, 0.30),
-        ("sgd", 128, 1, 0.3, 1.0, 0.0, 5, 0.2, 0.10),
-        ("sgd", 64, 0, 1.0, 0.99, 0.9, 1, 0.0, 0.00),  # not the last epoch
-        ("ducb", 64, 0, None, None, None, 5, 0.0, 0.0),
-    ]
-    chosen = best_sgd(pd.DataFrame(rows, columns=columns))
-    assert [run.id for run in chosen] == ["sgd-b64-lr1-decay0.99-mom0.9-s0", "sgd-b128-lr0.3-decay1-mom0-s1"]
-    assert best_sgd(pd.DataFrame(rows[3:], columns=columns)) == []
 
 
 def test_missing_weights_are_said_to_be_missing(finished: Path, tmp_path: Path) -> None:

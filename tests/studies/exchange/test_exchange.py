@@ -18,16 +18,14 @@ from typer.testing import CliRunner
 
 from hotswap.cli import app
 from hotswap.errors import StudyError
+from hotswap.studies import NetworkSpec, StudySpec, Unit, plan
 from hotswap.studies.exchange import exported
 from hotswap.studies.exchange import merge as exchange
 from hotswap.studies.exchange.exported import Origin, origin, read_exports
 from hotswap.studies.exchange.merge import export, import_files, import_into
 from hotswap.studies.exchange.single_runs import digest, keep_singles
-from hotswap.studies.specification.families import NetworkSpec
-from hotswap.studies.specification.plan import Unit, plan
-from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.store import Store
-from tests.studies.test_store import row, study, units
+from tests.studies.storage.test_store import row, study, units
 
 ENDINGS = [".parquet", ".csv"]
 
