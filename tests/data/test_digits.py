@@ -93,8 +93,10 @@ def test_by_name(digits: Dataset) -> None:
     lines: list[str] = []
     assert np.array_equal(load("digits", report=lines.append).test_labels, digits.test_labels)
     assert lines == ["Digits: from scikit-learn."]
-    assert set(DATASETS) == {"digits", "mnist"}
-    with pytest.raises(SettingError, match=r"^load\('minst'\): name must be one of digits, mnist\.$"):
+    assert set(DATASETS) == {"cifar10", "digits", "fashion_mnist", "mnist"}
+    with pytest.raises(
+        SettingError, match=r"^load\('minst'\): name must be one of cifar10, digits, fashion_mnist, mnist\.$"
+    ):
         load("minst")
     with pytest.raises(SettingError, match="folder must be left out"):
         load("digits", folder=".")
@@ -103,7 +105,8 @@ def test_by_name(digits: Dataset) -> None:
 def test_public_names() -> None:
     assert hotswap.data.__all__ == sorted(hotswap.data.__all__)
     assert set(hotswap.data.__all__) == {
-        "DATASETS", "Dataset", "cache_folder", "load", "load_digits", "load_mnist",
+        "DATASETS", "Dataset", "cache_folder", "load",
+        "load_cifar10", "load_digits", "load_fashion_mnist", "load_mnist",
     }  # fmt: skip
 
 
