@@ -24,7 +24,7 @@ from hotswap.ensemble import (
     TrainingData,
     Update,
 )
-from hotswap.networks import Unit, multilayer_perceptron
+from hotswap.networks import Activation, multilayer_perceptron
 
 D = torch.float64
 SIZES = (6, 9, 7, 3)
@@ -152,7 +152,7 @@ def test_adadelta_is_torchs(kind: str) -> None:
 
 @pytest.mark.parametrize("unit", ["sigmoid", "tanh", "relu"])
 @pytest.mark.parametrize("sizes", [(6, 3), (6, 5, 3), SIZES])
-def test_the_backward_pass_written_out_is_autograds(unit: Unit, sizes: tuple[int, ...]) -> None:
+def test_the_backward_pass_written_out_is_autograds(unit: Activation, sizes: tuple[int, ...]) -> None:
     fast = Mlp(sizes, unit)
     slow = FunctionalModel(lambda seed: multilayer_perceptron(sizes, seed=seed, unit=unit))
     (x, y), seeds = batches()[0], [0, 1, 2]
