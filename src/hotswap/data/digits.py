@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hotswap.data.dataset import Dataset
-from hotswap.errors import DataError
+from hotswap.data.registry import DATASETS
+from hotswap.data.sources import Report
+from hotswap.errors import DataError, SettingError
 
 __all__ = ["load_digits"]
 
@@ -45,6 +49,20 @@ def load_digits() -> Dataset:
         scale=16.0,
         source="scikit-learn",
     )
+
+
+@DATASETS.register("digits")
+def _load_by_name(folder: str | os.PathLike[str] | None, report: Report | None) -> Dataset:
+    """The digits as `load("digits")` returns them."""
+    if folder is not None:
+        raise SettingError(
+            f"load('digits', folder={os.fspath(folder)!r}): folder must be left out, "
+            f"because the digits are part of scikit-learn."
+        )
+    dataset = load_digits()
+    if report is not None:
+        report(f"Digits: from {dataset.source}.")
+    return dataset
 
 
 def _rank_within_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:

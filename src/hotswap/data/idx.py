@@ -1,4 +1,4 @@
-"""The idx format: how MNIST and its relatives store arrays.
+"""The idx format: how MNIST and its relatives store arrays, in four files each.
 
 byte 0, 1       zero
 byte 2          element type; 0x08 is unsigned byte, the only one used here
@@ -10,13 +10,17 @@ the rest        the elements, last dimension fastest
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hotswap.data.dataset import Dataset
+from hotswap.data.obtain import Obtained
+from hotswap.data.sources import RawFile
 from hotswap.errors import DataError
 
-__all__ = ["build_idx", "parse_idx"]
+__all__ = ["build_idx", "dataset_of_idx", "parse_idx"]
 
 _UNSIGNED_BYTE = 0x08
 
@@ -55,3 +59,19 @@ def build_idx(array: NDArray[np.uint8]) -> bytes:
     """Write an array as an idx file: the inverse of `parse_idx`, byte for byte."""
     header = bytes((0, 0, _UNSIGNED_BYTE, array.ndim)) + np.asarray(array.shape, dtype=">u4").tobytes()
     return header + array.tobytes()
+
+
+def dataset_of_idx(name: str, files: Sequence[RawFile], obtained: Obtained) -> Dataset:
+    """Return ten classes of grey images from four idx files: train images and labels, then test images and labels."""
+    raw = [obtained.files[file.name] for file in files]
+    train_images, train_labels, test_images, test_labels = raw
+    return Dataset(
+        name=name,
+        train_images=parse_idx(train_images, ndim=3),
+        train_labels=parse_idx(train_labels, ndim=1).astype(np.int64),
+        test_images=parse_idx(test_images, ndim=3),
+        test_labels=parse_idx(test_labels, ndim=1).astype(np.int64),
+        classes=10,
+        scale=255.0,
+        source=obtained.source,
+    )

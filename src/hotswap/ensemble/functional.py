@@ -1,8 +1,15 @@
-"""R copies of any module, through `torch.func`: slower than batched matrix products, but for every architecture."""
+"""R copies of any module, through `torch.func`: slower than batched matrix products, but for every architecture.
+
+A copy is a row of θ and, where the module has buffers (batch norm's running statistics), a row of each of those. All
+copies are evaluated by one call that is vectorised over the rows. A parameter that does not require gradients is kept
+with the buffers: a part of the copy that no update moves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,47 +17,167 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from hotswap.ensemble.model import Gradient, Model
+from hotswap.errors import UnsupportedError
 
 __all__ = ["FunctionalModel"]
 
+Buffers = dict[str, Tensor]
+
 
 class FunctionalModel(Model):
-    """Copies of the module that `build(seed)` makes. It must be a pure function of its parameters: no batch norm."""
+    """Copies of the module that `build(seed)` makes, each with parameters and buffers of its own.
+
+    Training uses the module in the mode in which it was built, evaluation a copy of it in evaluation mode.
+
+    Raises:
+        UnsupportedError: The module draws random numbers while it trains, or averages over all batches it has seen.
+    """
 
     def __init__(self, build: Callable[[int], nn.Module]) -> None:
         self.build = build
         self.module = build(0).to("meta")
-        self.shapes = {name: parameter.shape for name, parameter in self.module.named_parameters()}
+        _refuse(self.module)
+        self.evaluated = deepcopy(self.module).eval()
+        self.shapes = {name: parameter.shape for name, parameter in _trained(self.module)}
         self.size = sum(shape.numel() for shape in self.shapes.values())
+        self.buffers: Buffers = {}
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
-        """See `Model.initial`."""
-        rows = [torch.cat([p.detach().flatten() for p in self.build(seed).parameters()]) for seed in seeds]
-        return torch.stack(rows)
+        """See `Model.initial`. The buffers of the copies begin as those of the same modules."""
+        modules = [self.build(seed) for seed in seeds]
+        kept = [dict(_kept(module)) for module in modules]
+        self.buffers = {name: torch.stack([each[name] for each in kept]) for name in kept[0]}
+        return torch.stack([torch.cat([p.detach().flatten() for _, p in _trained(module)]) for module in modules])
 
-    def _one(self, row: Tensor, x: Tensor) -> Tensor:
-        """One copy's logits `(B, C)` from its row of θ."""
+    def begin(self, theta: Tensor) -> dict[str, Tensor]:
+        """See `Model.begin`."""
+        names = {name for name, _ in _kept(self.module)}
+        if names != set(self.buffers) or any(len(buffer) != len(theta) for buffer in self.buffers.values()):
+            raise ValueError("buffers are made by `initial`: take θ from the latest call, all of its rows")
+        self.buffers = {
+            name: buffer.to(theta.device, theta.dtype if buffer.is_floating_point() else buffer.dtype)
+            for name, buffer in self.buffers.items()
+        }
+        return dict(self.buffers)
+
+    def _one(self, module: nn.Module, row: Tensor, buffers: Buffers, x: Tensor) -> tuple[Tensor, Buffers]:
+        """One copy's logits `(B, C)` from its row of θ and its buffers, and what the buffers are afterwards."""
         parts = torch.split(row, [shape.numel() for shape in self.shapes.values()])
         named = {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
-        scores: Tensor = functional_call(self.module, named, (x,))
-        return scores
+        named |= {name: buffer.clone() for name, buffer in buffers.items()}  # a module writes into its buffers
+        scores: Tensor = functional_call(module, named, (x,))
+        return scores, {name: named[name] for name in buffers}
+
+    def _loss(self, row: Tensor, buffers: Buffers, x: Tensor, y: Tensor) -> tuple[Tensor, Buffers]:
+        """One copy's mean loss in training, and what its buffers are afterwards."""
+        scores, after = self._one(self.module, row, buffers, x)
+        return cross_entropy(scores, y), after
 
     def scores(self, theta: Tensor, x: Tensor) -> Tensor:
         """See `Model.scores`."""
-        scores: Tensor = vmap(self._one, in_dims=(0, None))(theta, x)
+
+        def one(row: Tensor, buffers: Buffers) -> Tensor:
+            return self._one(self.evaluated, row, buffers, x)[0]
+
+        scores: Tensor = _for_all(one, theta, self.buffers)
         return scores
 
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
         """See `Model.gradient`."""
-        one = grad_and_value(lambda row: cross_entropy(self._one(row, x), y))
-        direction, loss = vmap(one)(theta)
-        return Gradient(loss, direction, None)
+        gradient, after = self._gradient(theta, x, y)
+        for name, buffer in self.buffers.items():
+            buffer.copy_(after[name])
+        return gradient
+
+    def gradient_norm(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """See `Model.gradient_norm`."""
+        norm: Tensor = torch.linalg.vector_norm(self._gradient(theta, x, y)[0].direction, dim=1)
+        return norm
+
+    def _gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Gradient, Buffers]:
+        """Losses and gradients at θ, and what the buffers are after the pass."""
+
+        def one(row: Tensor, buffers: Buffers) -> Any:
+            return grad_and_value(self._loss, has_aux=True)(row, buffers, x, y)
+
+        direction, (loss, after) = _for_all(one, theta, self.buffers)
+        return Gradient(loss, direction, None), after
 
     def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """See `Model.trials`."""
-        rate = rates.to(theta.dtype)
+
+        def one(row: Tensor, buffers: Buffers) -> Tensor:
+            return self._loss(row, buffers, x, y)[0]
+
+        moves = rates.to(theta.dtype)
         losses = [
-            vmap(lambda row: cross_entropy(self._one(row, x), y))(theta - rate[:, j, None] * gradient.direction)
-            for j in range(rates.shape[1])
+            _for_all(one, theta - moves[:, arm, None] * gradient.direction, self.buffers)
+            for arm in range(rates.shape[1])
         ]
         return torch.stack(losses, dim=1)
+
+    def sample_bytes(self, theta: Tensor, x: Tensor) -> int:
+        """See `Model.sample_bytes`: what all layers together return for one sample, so rather too much."""
+        numbers = x[:1].numel()
+
+        def count(layer: nn.Module, entered: Any, left: Any) -> None:
+            nonlocal numbers
+            numbers += left.numel() if isinstance(left, Tensor) else 0
+
+        layers = [layer for layer in self.evaluated.modules() if not list(layer.children())]
+        hooks = [layer.register_forward_hook(count) for layer in layers]
+        try:
+            self.evaluated(torch.empty_like(x[:1], device="meta", dtype=next(self.evaluated.parameters()).dtype))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return len(theta) * numbers * theta.element_size()
+
+
+def _trained(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    return ((name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad)
+
+
+def _kept(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What belongs to a copy and is not trained."""
+    yield from module.named_buffers()
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            yield name, parameter.detach()
+
+
+def _for_all(one: Callable[[Tensor, Buffers], Any], theta: Tensor, buffers: Buffers) -> Any:
+    """`one(row, buffers)` of every copy, vectorised."""
+    try:
+        return vmap(one)(theta, buffers)
+    except RuntimeError as error:
+        if "randomness" in str(error):  # vmap refuses every operation that draws
+            raise UnsupportedError(_RANDOM.format("The network")) from None
+        raise
+
+
+_RANDOM = (
+    "{} draws random numbers while it trains, which would depend on the runs beside it and could not be resumed; "
+    "take dropout and the like out of a network that a study trains."
+)
+
+
+def _refuse(module: nn.Module) -> None:
+    """Refuse layers that are known not to work, before anything is trained; `_for_all` finds other random numbers."""
+    for name, layer in module.named_modules():
+        where = f"The layer {name!r} of the network, {type(layer).__name__},"
+        if layer.training and _drops(layer):
+            raise UnsupportedError(_RANDOM.format(where))
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.momentum is None:
+            raise UnsupportedError(
+                f"{where} has momentum=None, an average over all batches that cannot be vectorised over runs; "
+                "give it a momentum."
+            )
+
+
+def _drops(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.modules.dropout._DropoutNd):
+        return layer.p > 0
+    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
+        return layer.dropout > 0
+    return isinstance(layer, nn.RReLU)

@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 
 from hotswap.ensemble.kernels import fused, loss_and_slope, moved_loss, of_any_size
 from hotswap.ensemble.model import Gradient, Model, MomentumGroup
-from hotswap.networks import Init, Unit, multilayer_perceptron
+from hotswap.networks import Activation, Init, multilayer_perceptron
 
 __all__ = ["Mlp"]
 
@@ -52,7 +52,7 @@ class Forward(NamedTuple):
 class Mlp(Model):
     """Multilayer perceptrons with `sizes` from the inputs to the classes."""
 
-    def __init__(self, sizes: Sequence[int], unit: Unit = "sigmoid", init: Init = "glorot") -> None:
+    def __init__(self, sizes: Sequence[int], unit: Activation = "sigmoid", init: Init = "glorot") -> None:
         self.sizes, self.unit, self.init = tuple(sizes), unit, init
         self.classes = self.sizes[-1]
         outputs = [*self.sizes[1:-1], _padded(self.classes, NARROW)]
@@ -210,8 +210,10 @@ def _below_relu(slope: Tensor, output: Tensor) -> Tensor:
     return result
 
 
-UNITS: dict[Unit, Callable[..., Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": _relu}
-SLOPES: dict[Unit, Callable[[Tensor, Tensor], Tensor]] = {  # by a unit's input, from by its output and that output
+UNITS: dict[Activation, Callable[..., Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": _relu}
+SLOPES: dict[
+    Activation, Callable[[Tensor, Tensor], Tensor]
+] = {  # by a unit's input, from by its output and that output
     "sigmoid": torch.ops.aten.sigmoid_backward,
     "tanh": torch.ops.aten.tanh_backward,
     "relu": _below_relu,

@@ -1,7 +1,8 @@
 """What an ensemble needs of a model: losses and gradients of R copies of it at once.
 
-All parameters of a copy lie in one row of a `(R, P)` tensor, θ, so that an update is one pass over one tensor. Shapes:
-R runs, P parameters, B samples of a minibatch, J arms tried at once, C classes.
+All parameters of a copy lie in one row of a `(R, P)` tensor, θ, so that an update is one pass over one tensor. What a
+copy has besides, buffers such as the running statistics of batch norm, lies in the model object: so a model belongs to
+one ensemble. Shapes: R runs, P parameters, B samples of a minibatch, J arms tried at once, C classes.
 """
 
 from __future__ import annotations
@@ -44,17 +45,28 @@ class Model(ABC):
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """θ `(R, P)` before training, one row per seed, float32 on the CPU."""
 
+    def begin(self, theta: Tensor) -> dict[str, Tensor]:
+        """The buffers of the copies that `initial` made, on the device of θ and in its precision; before any step.
+
+        By name, R rows each: the very tensors, so that copying into them restores. Most models have none.
+        """
+        return {}
+
+    def sample_bytes(self, theta: Tensor, x: Tensor) -> int:
+        """About how much memory evaluating one more sample takes, for all runs together; `x` as prepared."""
+        return len(theta) * 1024 * theta.element_size()
+
     def prepare(self, x: Tensor) -> Tensor:
-        """Inputs `(N, features)` in the form that the other methods take as `x`; done once for a whole data set."""
+        """Inputs `(N, ...)` in the form that the other methods take as `x`; done once for a whole data set."""
         return x
 
     @abstractmethod
     def scores(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Logits `(R, B, C)`."""
+        """Logits `(R, B, C)` of the trained networks: in evaluation mode, where a network has one."""
 
     @abstractmethod
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
-        """Losses and gradients at θ."""
+        """Losses and gradients at θ: the gradient pass of a step, and so the one place where buffers change."""
 
     def before_trials(self, gradient: Gradient, x: Tensor) -> Gradient:
         """The same with a memo of what all trials of a step share."""
@@ -62,7 +74,10 @@ class Model(ABC):
 
     @abstractmethod
     def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`; `gradient` as `before_trials` left it."""
+        """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`; `gradient` as `before_trials` left it.
+
+        In training mode, like the gradient pass, but buffers stay as they are.
+        """
 
     def descend(
         self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[MomentumGroup], x: Tensor, y: Tensor
@@ -77,6 +92,6 @@ class Model(ABC):
                 theta[rows].add_(step[rows])
 
     def gradient_norm(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """`(R,)` the Euclidean norm of the gradient at θ."""
+        """`(R,)` the Euclidean norm of the gradient at θ. A model with buffers must leave them as they are."""
         norm: Tensor = torch.linalg.vector_norm(self.gradient(theta, x, y).direction, dim=1)
         return norm
