@@ -21,9 +21,9 @@ from torch.nn.functional import cross_entropy
 from benchmarks.measuring import describe, devices, keep, seconds
 from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
 from hotswap.data import load_mnist
-from hotswap.ensemble import Ensemble, HotSwapped, Mlp, Sgd, TrainingData, Update, adadelta
+from hotswap.ensemble import Ensemble, HotSwapped, Mlp, Sgd, TrainingData, Update
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
-from hotswap.studies import PAPER
+from hotswap.studies import PAPER, AdaDeltaFamily
 
 EPOCHS = PAPER.epochs
 BATCHES = (64, 128, 256, 512, 1024)
@@ -44,7 +44,7 @@ def build(kind: str, runs: int, device: torch.device) -> Update:
         return Sgd(model, model.initial([0] * runs).to(device), rates, decays, momenta)
     theta = model.initial(range(runs)).to(device)
     if kind == "adadelta":
-        return adadelta(model, theta)
+        return AdaDeltaFamily().update(model, theta, ())
     return HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
 
 

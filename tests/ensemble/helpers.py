@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from hotswap import Backtracking, DiscountedUCB, log_grid
 from hotswap.ensemble import Ensemble, EpochTally, FunctionalModel, HotSwapped, Mlp, Model, Sgd, TrainingData, Update
 from hotswap.networks import multilayer_perceptron
+from hotswap.studies import AdaDeltaFamily
 
 D = torch.float64
 SIZES = (6, 9, 7, 3)
@@ -39,6 +40,10 @@ MODELS: dict[str, Callable[[], Model]] = {
     "mlp": lambda: Mlp(SIZES),
     "functional": lambda: FunctionalModel(lambda seed: multilayer_perceptron(SIZES, seed=seed)),
 }
+
+
+def adadelta(model: Model, theta: Tensor) -> Update:
+    return AdaDeltaFamily().update(model, theta, ())
 
 
 def train(update: Update, epochs: int = 1, first: int = 0) -> Ensemble:

@@ -10,9 +10,22 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hotswap import Backtracking, DiscountedUCB, log_grid
-from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Mlp, Sgd, TrainingData, Update, adadelta
+from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Mlp, Sgd, TrainingData, Update
 from hotswap.networks import Activation, multilayer_perceptron
-from tests.ensemble.helpers import BATCH, SGD_RUNS, SIZES, STEPS, D, batches, data, hot_swapped, sgd, tally_of, train
+from tests.ensemble.helpers import (
+    BATCH,
+    SGD_RUNS,
+    SIZES,
+    STEPS,
+    D,
+    adadelta,
+    batches,
+    data,
+    hot_swapped,
+    sgd,
+    tally_of,
+    train,
+)
 
 
 @pytest.mark.parametrize("unit", ["sigmoid", "tanh", "relu"])

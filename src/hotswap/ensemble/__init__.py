@@ -4,7 +4,7 @@ from hotswap.ensemble.engine import Ensemble, EpochTally, Measured, TrainingData
 from hotswap.ensemble.functional import FunctionalModel
 from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
-from hotswap.ensemble.updates import Elementwise, HotSwapped, Rule, Sgd, Update, adadelta
+from hotswap.ensemble.updates import Elementwise, HotSwapped, Rule, Sgd, Update
 
 __all__ = [
     "Elementwise",
@@ -19,5 +19,4 @@ __all__ = [
     "Sgd",
     "TrainingData",
     "Update",
-    "adadelta",
 ]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hotswap.ensemble.kernels import mean_loss
 from hotswap.ensemble.updates import Update
+from hotswap.ensemble.updates.base import copy_by_name
 
 __all__ = ["Ensemble", "EpochTally", "Measured", "TrainingData"]
 
@@ -38,11 +39,6 @@ class EpochTally:
     arms: list[list[float]]
     """How often each arm was taken; empty for algorithms without arms."""
     steps: int
-
-    @property
-    def means(self) -> dict[str, list[float]]:
-        """The means by name."""
-        return {"mean_lr": self.mean_rate, "trials": self.trials}
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,15 @@ class Ensemble:
         They are the very tensors, so that copying into them restores. All of it is what a checkpoint must hold.
         """
         return {**self.update.state(), **self._buffers}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Continue from the tensors of a snapshot, by the names that `state` gave them.
+
+        Raises:
+            CheckpointError: One of them is missing or has another shape.
+        """
+        copy_by_name(tensors, self._buffers)
+        self.update.restore(tensors)
 
     def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone.

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from hotswap import CheckpointError, SettingError
-from hotswap.ensemble import Elementwise, Mlp, adadelta
+from hotswap.ensemble import Elementwise, Mlp
 from hotswap.networks import multilayer_perceptron
-from tests.ensemble.helpers import MODELS, SIZES, STEPS, D, batches, flat, tally_of, train
+from tests.ensemble.helpers import MODELS, SIZES, STEPS, D, adadelta, batches, flat, tally_of, train
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -30,7 +30,7 @@ def test_adadelta_is_torchs(kind: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, D])
 def test_adadelta_is_to_the_bit_what_it_was_with_scalars(dtype: torch.dtype) -> None:
-    """Its settings were numbers once, the same for all runs; as tensors they must not round otherwise."""
+    """Results from before its rule was a function of its own stay what they are."""
     model = Mlp(SIZES)
     update = adadelta(model, model.initial([0, 1]).to(dtype))
     theta, rho, eps = update.theta.clone(), 0.95, 1e-6
@@ -57,7 +57,7 @@ def adam_rule(
 
 def adam(rates: tuple[float, ...] = (0.01, 0.003), decay: list[float] | None = None, **options: bool) -> Elementwise:
     model, runs = Mlp(SIZES), len(rates)
-    values = {"lr": rates, "beta1": [0.9] * runs, "beta2": [0.99] * runs, "eps": [1e-8] * runs}
+    values = {"lr": rates, "beta1": [0.9] * runs, "beta2": 0.99, "eps": 1e-8}  # of each run, or of all
     theta = model.initial(range(runs)).to(D)
     return Elementwise(model, theta, adam_rule, ("mean", "square"), values, decay, **options)
 
@@ -89,10 +89,9 @@ def test_the_state_holds_all_that_the_next_step_needs() -> None:
     assert set(adadelta(Mlp(SIZES), Mlp(SIZES).initial([0])).state()) == {"theta", "squares", "moves"}
 
 
-def test_the_rate_is_tallied_if_asked_for() -> None:
-    assert tally_of(adam()).means == {}
-    recorded = tally_of(adam(records_lr=True)).means
-    assert recorded == {"mean_lr": [pytest.approx(0.01), pytest.approx(0.003)]}
+def test_rates_of_each_run_are_tallied() -> None:
+    assert tally_of(adam()).means == {"mean_lr": [pytest.approx(0.01), pytest.approx(0.003)]}
+    assert tally_of(adadelta(Mlp(SIZES), Mlp(SIZES).initial([0]).to(D))).means == {}
 
 
 def test_refuses() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from hotswap.ensemble.model import Model
 from hotswap.errors import CheckpointError
 
-__all__ = ["Tally", "Update"]
+__all__ = ["Tally", "Update", "copy_by_name"]
 
 
 @dataclass
@@ -79,20 +79,29 @@ class Update(ABC):
         Raises:
             CheckpointError: One of them is missing or has another shape.
         """
-        for name, tensor in self.state().items():
-            if name not in tensors:
-                raise CheckpointError(
-                    f"The snapshot is of another algorithm: it has no {name!r}; continue with the one that wrote it."
-                )
-            if tensors[name].shape != tensor.shape:
-                raise CheckpointError(
-                    f"The snapshot is of other runs: its {name!r} has the shape {tuple(tensors[name].shape)}, but "
-                    f"{tuple(tensor.shape)} is needed; continue with the runs that it was written with."
-                )
-        for name, tensor in self.state().items():
-            tensor.copy_(tensors[name])
+        copy_by_name(tensors, self.state())
 
     def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Called before the steps of epoch number `epoch`, counted from 0; `watched`: its tally will be read."""
         self.watched = watched
         self.tally.clear()
+
+
+def copy_by_name(saved: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Copy the tensors of a snapshot into those of a state, all of them or none.
+
+    Raises:
+        CheckpointError: One of them is missing or has another shape.
+    """
+    for name, tensor in state.items():
+        if name not in saved:
+            raise CheckpointError(
+                f"The snapshot is of another algorithm or network: it has no {name!r}; continue with what wrote it."
+            )
+        if saved[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"The snapshot is of other runs: its {name!r} has the shape {tuple(saved[name].shape)}, but "
+                f"{tuple(tensor.shape)} is needed; continue with the runs that it was written with."
+            )
+    for name, tensor in state.items():
+        tensor.copy_(saved[name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,17 +13,20 @@ from hotswap.ensemble.model import Model
 from hotswap.ensemble.updates.base import Update
 from hotswap.errors import SettingError
 
-__all__ = ["Elementwise", "Rule", "adadelta", "adadelta_rule"]
+__all__ = ["Elementwise", "Rule"]
 
-Rule: TypeAlias = Callable[[Tensor, Tensor, dict[str, Tensor], dict[str, Tensor], Tensor], None]
+Values: TypeAlias = dict[str, Any]
+"""By name, a number that all runs share, or a tensor `(R, 1)` with one for each."""
+
+Rule: TypeAlias = Callable[[Any, Any, dict[str, Any], Values, Any], None]
 """`rule(theta, gradient, slots, values, step)`: one step of every run, written into `theta` and the slots in place.
 
     theta, gradient     `(R, P)`
     slots               what the rule remembers of each parameter, by name: `(R, P)`, zeros before the first step
-    values              numbers of each run, by name: `(R, 1)`
+    values              settings, by name: a number that all runs share, or a tensor `(R, 1)` with one for each
     step                how many steps there have been with this one: a tensor without axes
 
-On a GPU it is compiled into one kernel. Use operators and methods of tensors.
+On a GPU it is compiled into one kernel. Use operators and methods of tensors, and no `if` on what they hold.
 """
 
 RESERVED = ("theta", "step")  # names of tensors that the state has anyway
@@ -33,10 +36,10 @@ class Elementwise(Update):
     """Trains with a rule that treats every parameter alike.
 
     slots: the names of the tensors like θ that the rule keeps from step to step.
-    values: for each name one number per run.
+    values: by name, a number that all runs share, or a sequence with one for each. Where `lr` is such a sequence, its
+        mean over an epoch is tallied as `mean_lr`.
     decay: one factor per run, by which the value `lr` is multiplied after every epoch.
     counts_steps: whether the rule reads `step`, which then is part of the state.
-    records_lr: whether the epoch's mean of the value `lr` is tallied, as `mean_lr`.
     """
 
     openings = frozenset({"step", "watched step"})
@@ -47,30 +50,34 @@ class Elementwise(Update):
         theta: Tensor,
         rule: Rule,
         slots: Sequence[str],
-        values: Mapping[str, Sequence[float]],
+        values: Mapping[str, float | Sequence[float]],
         decay: Sequence[float] | None = None,
         *,
         counts_steps: bool = True,
-        records_lr: bool = False,
     ) -> None:
-        super().__init__(model, theta, sums=("mean_lr",) if records_lr else ())
+        rates = values.get("lr")
+        self.varies = isinstance(rates, Sequence)
+        super().__init__(model, theta, sums=("mean_lr",) if self.varies else ())
         for name in slots:
             if name in RESERVED:
                 raise SettingError(f"Elementwise: a slot cannot be called {name!r}; choose another name.")
-        if "lr" not in values and (records_lr or decay is not None):
-            raise SettingError("Elementwise: there is no value 'lr' to record or to let decay; give one for each run.")
-        self.rule, self.counts_steps, self.records_lr = rule, counts_steps, records_lr
+        if decay is not None and not self.varies:
+            raise SettingError("Elementwise: there is no value 'lr' of each run to let decay; give one for each.")
+        self.rule, self.counts_steps = rule, counts_steps
         self.slots = {name: torch.zeros_like(theta) for name in slots}
-        self.first = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in values.items()}
+        self.first = torch.tensor(rates if self.varies else [], dtype=torch.float64)
         self.decay = None if decay is None else torch.tensor(decay, dtype=torch.float64)
-        self.values = {name: numbers.to(theta)[:, None].clone() for name, numbers in self.first.items()}
+        self.values: Values = {
+            name: torch.tensor(value, dtype=torch.float64).to(theta)[:, None] if isinstance(value, Sequence) else value
+            for name, value in values.items()
+        }
         self.number = torch.zeros((), dtype=torch.float64, device=theta.device)
 
     def begin_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """See `Update.begin_epoch`."""
         super().begin_epoch(epoch, watched=watched)
         if self.decay is not None:
-            self.values["lr"].copy_((self.first["lr"] * self.decay**epoch)[:, None])
+            self.values["lr"].copy_((self.first * self.decay**epoch)[:, None])
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
@@ -91,7 +98,7 @@ class Elementwise(Update):
     def _move(self, direction: Tensor) -> None:
         if self.counts_steps:
             self.number += 1
-        if self.records_lr:
+        if self.varies:
             self.tally.sums["mean_lr"] += self.values["lr"][:, 0]
         fused(self.rule, self.theta)(self.theta, direction, self.slots, self.values, self.number)
 
@@ -99,22 +106,3 @@ class Elementwise(Update):
         """See `Update.state`."""
         counted = {"step": self.number} if self.counts_steps else {}
         return {"theta": self.theta, **self.slots, **counted}
-
-
-def adadelta(model: Model, theta: Tensor, rho: float = 0.95, eps: float = 1e-6, lr: float = 1.0) -> Elementwise:
-    """Zeiler's AdaDelta, as torch has it, with the same settings for all runs."""
-    settings = {"rho": rho, "fresh": 1 - rho, "eps": eps, "lr": lr}  # 1 − ρ is rounded once, after the subtraction
-    values = {name: [value] * len(theta) for name, value in settings.items()}
-    return Elementwise(model, theta, adadelta_rule, ("squares", "moves"), values, counts_steps=False)
-
-
-def adadelta_rule(
-    theta: Tensor, gradient: Tensor, slots: dict[str, Tensor], values: dict[str, Tensor], step: Tensor
-) -> None:
-    """A `Rule`: running means of squared gradients and of squared moves, whose ratio takes the place of a rate."""
-    squares, moves = slots["squares"], slots["moves"]
-    rho, fresh, eps = values["rho"], values["fresh"], values["eps"]
-    squares.mul_(rho).addcmul_(gradient * fresh, gradient)
-    move = (moves + eps).sqrt_().div_((squares + eps).sqrt_()).mul_(gradient)
-    moves.mul_(rho).addcmul_(move * fresh, move)
-    theta.sub_(move.mul_(values["lr"]))

@@ -44,7 +44,7 @@ class AdaDeltaFamily(Family):
         from hotswap.ensemble import Elementwise  # noqa: PLC0415  # needs torch, which reading a study does not
 
         values = {"rho": self.rho, "eps": self.eps, "lr": self.lr}
-        return Elementwise(model, theta, rule, slots=("squares", "moves"), values=values)
+        return Elementwise(model, theta, rule, slots=("squares", "moves"), values=values, counts_steps=False)
 
 
 def rule(theta: Array, gradient: Array, slots: dict[str, Array], values: dict[str, Array], step: Array) -> None:

@@ -52,9 +52,10 @@ class AdamFamily(Family):
         """See `Family.update`."""
         from hotswap.ensemble import Elementwise  # noqa: PLC0415  # needs torch, which reading a study does not
 
-        varied = {name: [run.settings[name] for run in runs] for name in self.varied()}
-        constants = {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps}
-        return Elementwise(model, theta, rule, slots=("mean", "square"), values={**varied, **constants})
+        rates, decays, shrinking = ([run.settings[name] for run in runs] for name in self.varied())
+        values: dict[str, float | list[float]] = {"lr": rates, "weight_decay": shrinking}
+        values |= {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps}
+        return Elementwise(model, theta, rule, slots=("mean", "square"), values=values, decay=decays)
 
     @classmethod
     def describe(cls, settings: Mapping[str, float]) -> str:

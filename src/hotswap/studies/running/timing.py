@@ -87,9 +87,7 @@ def _extents(store: Store) -> list[StudySpec]:
     return [replace(study, epochs=store.epochs) for study in store.specs()]
 
 
-def _time(
-    store: Store, study: StudySpec, run: RunSpec, epoch: int, held: Held, options: RunOptions
-) -> TimingRow:
+def _time(store: Store, study: StudySpec, run: RunSpec, epoch: int, held: Held, options: RunOptions) -> TimingRow:
     unit = Unit(algorithm=run.algorithm, batch_size=run.batch_size, runs=(run,))
     ensemble = assemble(study, unit, held).ensemble
     if epoch:
@@ -100,8 +98,7 @@ def _time(
                 "checkpoints of a finished study, on the machine that ran it."
             )
         row = checkpoint.notes["runs"].index(run.id)
-        for name, tensor in ensemble.update.state().items():
-            tensor.copy_(checkpoint.tensors[name][row : row + 1])
+        ensemble.restore({name: tensor[row : row + 1] for name, tensor in checkpoint.tensors.items()})
     timed = list(_timed_epochs(ensemble, epoch))
     seconds = statistics.median(taken for taken, _ in timed)
     device = held.tensors.train_x.device
@@ -123,7 +120,7 @@ def _timed_epochs(ensemble: Ensemble, epoch: int) -> Iterator[tuple[float, float
 
     Epochs of large minibatches take a hundredth of a second, too little for a few of them to say anything.
     """
-    state = ensemble.update.state()
+    state = ensemble.state()
     start = {name: tensor.clone() for name, tensor in state.items()}
     ensemble.train_epoch(epoch, watched=False)  # warms up
     repeats, spent = 0, 0.0

@@ -224,7 +224,7 @@ class _Training:
         checkpoint = load_latest(self.folder, self.listener.say)
         if checkpoint is None or checkpoint.epoch > self.study.epochs:
             return 0
-        self.built.ensemble.update.restore(checkpoint.tensors)
+        self.built.ensemble.restore(checkpoint.tensors)
         self.seconds, self.measuring, self.preparing = (
             float(checkpoint.notes[name]) for name in ("seconds", "measuring", "preparing")
         )
@@ -241,7 +241,7 @@ class _Training:
             "runs": [run.id for run in self.built.runs],
         }
         try:
-            save(self.folder, epoch, self.built.ensemble.update.state(), notes, keep=keep)
+            save(self.folder, epoch, self.built.ensemble.state(), notes, keep=keep)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

@@ -85,12 +85,6 @@ class RunSpec:
         raise AttributeError(f"A run has no attribute and no setting {name!r}.")
 
     @property
-    def settings(self) -> dict[str, float]:
-        """The values of the settings that vary between the runs of its family."""
-        values = {"lr": self.lr, "lr_decay": self.lr_decay, "momentum": self.momentum}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
     def id(self) -> str:
         """Its name within the study, such as `sgd-b64-lr0.1-decay0.99-mom0.9-s0` or `ducb-b64-s0`."""
         kind = ALGORITHMS.get(self.algorithm)
