@@ -1,93 +1,219 @@
-"""What every bandit must do. A public bandit that is not in the list fails the suite."""
+"""What every bandit must do, and that `check_bandit` notices one that does not."""
 
 from __future__ import annotations
 
-import copy
-import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import hotswap.bandits
-from hotswap import Bandit, DiscountedUCB
-from hotswap.bandits import BanditState
+from hotswap import Bandit, CheckpointError, DiscountedUCB, SettingError
+from hotswap.arrays import Array, namespace
+from hotswap.bandits import BANDITS, BanditState
+from hotswap.states import arrays_of, replaced
+from hotswap.testing import check_bandit
+from tests.bandits.bandits import EpsilonGreedy, EpsilonGreedyData, InTurn, WithLatest
 
-BANDITS: list[Bandit] = [
-    DiscountedUCB(),
+GOOD: list[Bandit] = [
     DiscountedUCB(discount=1.0),
     DiscountedUCB(discount=0.3, exploration=0.0),
     DiscountedUCB(exploration=10.0),
+    WithLatest(),
+    EpsilonGreedy(),
+    EpsilonGreedyData(epsilon=0.3),
 ]
 
 
-def test_every_public_bandit_is_here() -> None:
-    public = {
-        value
-        for name in hotswap.bandits.__all__
-        if isinstance(value := getattr(hotswap.bandits, name), type) and issubclass(value, Bandit)
-    } - {Bandit}
-    assert public == {type(bandit) for bandit in BANDITS}
+@pytest.mark.parametrize("name", BANDITS)
+def test_every_registered_bandit(name: str) -> None:
+    check_bandit(BANDITS[name]())
 
 
-def drive(bandit: Bandit, rewards: Any, device: Any) -> tuple[Any, BanditState]:
-    """Feed `rewards` (R, K, steps) to a bandit; returns the arms (R, steps) it proposed."""
-    runs, arms, steps = rewards.shape
-    state = bandit.start(runs, arms, device)
-    proposals = []
-    for t in range(steps):
-        arm, state = bandit.propose(state)
-        proposals.append(arm.tolist())
-        state = bandit.observe(state, arm[:, None], rewards[range(runs), arm, t][:, None])
-    return np.array(proposals).T, state
+@pytest.mark.parametrize("bandit", GOOD, ids=repr)
+def test_bandits_with_states_of_their_own(bandit: Bandit) -> None:
+    check_bandit(bandit)
 
 
-def same(a: BanditState, b: BanditState) -> bool:
-    return all(x.tolist() == y.tolist() for x, y in zip(a, b, strict=True))
+@dataclass(frozen=True)
+class ChangesItsState(DiscountedUCB):
+    def observe(self, state: Any, arm: Array, reward: Array, tried: Array | None = None) -> Any:
+        after = super().observe(state, arm, reward, tried)
+        state.counts[:] = after.counts
+        return after
 
 
-@pytest.mark.parametrize("bandit", BANDITS, ids=repr)
-class TestEveryBandit:
-    def test_settings_are_frozen(self, bandit: Bandit) -> None:
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            bandit.discount = 0.5  # type: ignore[attr-defined]
+@dataclass(frozen=True)
+class CouplesRuns(DiscountedUCB):
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        arm, after = super().propose(state)
+        return arm * 0 + arm.max(), after
 
-    def test_runs_do_not_see_each_other(self, bandit: Bandit, array: Any) -> None:
-        rewards = array(np.random.default_rng(0).normal(size=(5, 7, 60)))
-        together, _ = drive(bandit, rewards, array.device)
-        alone = np.concatenate([drive(bandit, rewards[run : run + 1], array.device)[0] for run in range(5)])
-        assert (together == alone).all()
 
-    def test_both_kinds_of_array_agree_to_the_bit(self, bandit: Bandit) -> None:
-        rewards = np.random.default_rng(1).normal(size=(3, 6, 80))
-        ours, state = drive(bandit, rewards, None)
-        theirs, other = drive(bandit, torch.from_numpy(rewards), torch.device("cpu"))
-        assert (ours == theirs).all()
-        assert same(state, other)
+@dataclass(frozen=True)
+class LearnsFromTheOthers(DiscountedUCB):
+    """Its proposals hardly show it, its sums do."""
 
-    def test_functions_are_pure(self, bandit: Bandit, array: Any) -> None:
-        state = bandit.start(2, 3, array.device)
-        before = copy.deepcopy(state)
-        arm, proposed = bandit.propose(state)
-        kept = copy.deepcopy(proposed)
-        bandit.observe(proposed, arm[:, None], array([[1.0], [1.0]]))
-        assert same(state, before)
-        assert same(proposed, kept)
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        arm, after = super().propose(state)
+        return arm, replaced(after, rewards=after.rewards + 1e-6 * after.rewards.sum())
 
-    def test_shapes_and_types_are_stable(self, bandit: Bandit, array: Any) -> None:
-        _, state = drive(bandit, array(np.zeros((3, 4, 12))), array.device)
-        assert [(t.shape, t.dtype) for t in state] == [(t.shape, t.dtype) for t in bandit.start(3, 4, array.device)]
 
-    def test_prefers_the_arm_that_pays(self, bandit: Bandit, array: Any) -> None:
-        rewards = np.zeros((1, 5, 400))
-        rewards[:, 3] = 50.0
-        proposals, _ = drive(bandit, array(rewards), array.device)
-        assert (proposals[0, 100:] == 3).mean() > 0.5
+@dataclass(frozen=True)
+class GeneratorOutside(DiscountedUCB):
+    generator: Any = field(default_factory=lambda: np.random.default_rng(0), hash=False)
 
-    def test_untried_entries_teach_nothing(self, bandit: Bandit, array: Any) -> None:
-        state = bandit.start(1, 3, array.device)
-        reward, tried = array([[1.0, np.nan]]), array([[True, False]])
-        after = bandit.observe(state, array([[0, 1]]), reward, tried)
-        assert after.counts.tolist() == [[1.0, 0.0, 0.0]]
-        assert after.rewards.tolist() == [[1.0, 0.0, 0.0]]
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        arm, after = super().propose(state)
+        return arm * 0 + int(self.generator.integers(state.counts.shape[1])), after
+
+
+@dataclass(frozen=True)
+class CountsWhatDidNotHappen(DiscountedUCB):
+    def observe(self, state: Any, arm: Array, reward: Array, tried: Array | None = None) -> Any:
+        return replaced(super().observe(state, arm, reward, tried), step=state.step + 1)
+
+
+@dataclass(frozen=True)
+class ProposesNoArm(DiscountedUCB):
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        arm, after = super().propose(state)
+        return arm + 1, after
+
+
+@dataclass(frozen=True)
+class ChangesTypes(DiscountedUCB):
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        xp = namespace(state.counts)
+        arm, after = super().propose(state)
+        return arm, replaced(after, counts=xp.asarray(after.counts, dtype=xp.float32))
+
+
+@dataclass(frozen=True)
+class DividesByZero(DiscountedUCB):
+    def means(self, state: Any) -> Array:
+        xp = namespace(state.counts)
+        with np.errstate(invalid="ignore"):
+            return xp.where(state.step[:, None] > 20, state.rewards * 0 / (state.counts * 0), state.rewards)
+
+
+@dataclass(frozen=True)
+class AlwaysTheFirst(DiscountedUCB):
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        arm, after = super().propose(state)
+        return arm * 0, after
+
+
+@dataclass(frozen=True)
+class OnlyArrays(DiscountedUCB):
+    def observe(self, state: Any, arm: Array, reward: Array, tried: Array | None = None) -> Any:
+        return super().observe(state, arm[:, :], reward, tried)
+
+
+@dataclass
+class Thawed(DiscountedUCB.__base__):  # type: ignore[name-defined, misc]  # a frozen dataclass has no others below it
+    rate: float = 0.1
+
+    def propose(self, state: Any) -> tuple[Array, Any]:
+        return state.step, state
+
+    def index(self, state: Any) -> Array:
+        return state.counts
+
+
+@pytest.mark.parametrize(
+    ("bandit", "sentence"),
+    [
+        (ChangesItsState(), r"ChangesItsState: observe\(\) changes the state"),
+        (CouplesRuns(), "CouplesRuns: a run depends on those beside it"),
+        (LearnsFromTheOthers(), "a run depends on those beside it"),
+        (GeneratorOutside(), "from the same state in NumPy; all that it depends on, random numbers too"),
+        (CountsWhatDidNotHappen(), r"learns from trials that did not happen \(tried=False\)"),
+        (ProposesNoArm(), r"gave the arms \[.*\], but they are numbered 0 to"),
+        (ChangesTypes(), "types of its state change in NumPy"),
+        (DividesByZero(), r"means\(\) became NaN"),
+        (AlwaysTheFirst(), "the only arm that pays in 0% of its later steps in NumPy; pass learns=False"),
+        (Thawed(), "its settings can be changed"),
+    ],
+)
+def test_what_is_wrong_is_said(bandit: Bandit, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_bandit(bandit)
+
+
+def test_lists_are_part_of_the_interface() -> None:
+    with pytest.raises((AssertionError, TypeError), match="list"):
+        check_bandit(OnlyArrays())
+
+
+def test_a_bandit_that_is_not_meant_to_learn() -> None:
+    check_bandit(AlwaysTheFirst(), learns=False)
+
+
+def test_statistics_that_a_state_does_not_have_are_nan() -> None:
+    bandit = InTurn(3)
+    state = bandit.begin(2, 3)
+    assert bandit.counts(state).shape == bandit.means(state).shape == (2, 3)
+    assert np.isnan(bandit.counts(state)).all()
+    assert np.isnan(bandit.means(state)).all()
+
+
+class TestSeeds:
+    def test_each_run_has_its_own(self, array: Any) -> None:
+        state = EpsilonGreedy().begin(3, 4, array.device, seeds=[7, -1, 2**70])
+        assert state.generator.tolist() == [[7, 0], [-1, 0], [0, 0]]
+        assert EpsilonGreedy().begin(2, 4, array.device).generator.tolist() == [[0, 0], [0, 0]]
+
+    def test_runs_with_other_seeds_go_other_ways(self) -> None:
+        bandit = EpsilonGreedy(epsilon=1.0)
+        state = bandit.begin(2, 50, seeds=[0, 1])
+        arms = []
+        for _ in range(20):
+            arm, state = bandit.propose(state)
+            arms.append(arm.tolist())
+        assert len({tuple(column) for column in zip(*arms, strict=True)}) == 2
+
+    def test_one_for_each_run(self) -> None:
+        with pytest.raises(SettingError, match="there are 1 seeds for 2 runs"):
+            EpsilonGreedy().begin(2, 4, seeds=[0])
+
+    def test_a_bandit_without_a_generator_needs_none(self) -> None:
+        assert isinstance(DiscountedUCB().begin(2, 4, seeds=[0, 1]), BanditState)
+
+
+@dataclass(frozen=True)
+class Renamed(DiscountedUCB):
+    """Its first version called the counts by another name."""
+
+    state_version = 2
+
+    def migrate(self, arrays: dict[str, Array], version: int) -> dict[str, Array]:
+        if version != 1:
+            return super().migrate(arrays, version)
+        return {"counts" if name == "trials" else name: array for name, array in arrays.items()}
+
+
+class TestLoading:
+    def saved(self, bandit: Bandit) -> dict[str, Array]:
+        _, state = bandit.propose(bandit.begin(1, 3))
+        return arrays_of(state)
+
+    def test_another_version_is_translated(self) -> None:
+        saved = self.saved(DiscountedUCB())
+        old = {"trials" if name == "counts" else name: array for name, array in saved.items()}
+        state = Renamed().restored(Renamed().begin(1, 3), old, version=1)
+        assert {name: array.tolist() for name, array in arrays_of(state).items()} == {
+            name: array.tolist() for name, array in saved.items()
+        }
+
+    def test_a_version_that_nobody_can_read(self) -> None:
+        with pytest.raises(CheckpointError, match="version 7 of the state of Renamed, which now reads only version 2"):
+            Renamed().restored(Renamed().begin(1, 3), {}, version=7)
+
+    def test_another_bandits_state(self) -> None:
+        with pytest.raises(CheckpointError, match="its state has the fields counts, generator, rewards"):
+            DiscountedUCB().restored(DiscountedUCB().begin(1, 3), self.saved(EpsilonGreedy()))
+
+    def test_another_number_of_arms(self) -> None:
+        with pytest.raises(CheckpointError, match=r"rewards has the shape \(1, 3\), but \(1, 4\) is needed"):
+            DiscountedUCB().restored(DiscountedUCB().begin(1, 4), self.saved(DiscountedUCB()))

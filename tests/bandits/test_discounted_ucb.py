@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,20 @@ def test_untried_arms_come_first_and_ties_go_to_the_larger_rate(array: Make) -> 
 def test_strong_discounting_clamps_the_logarithm(array: Make) -> None:
     index = DiscountedUCB(exploration=1.0).index(made(array, [0.1, 0.2], [0.25, 0.25], 9))  # n = 0.5, log(n) < 0
     assert index[0].tolist() == [0.4, 0.8]
+
+
+def test_numpy_and_torch_agree_to_the_bit() -> None:
+    bandit, rewards = DiscountedUCB(), np.random.default_rng(1).normal(size=(80, 3, 6))
+    ours, theirs = bandit.start(3, 6), bandit.start(3, 6, torch.device("cpu"))
+    for table in rewards:
+        arm, ours = bandit.propose(ours)
+        other, theirs = bandit.propose(theirs)
+        assert arm.tolist() == other.tolist()
+        earned = table[range(3), arm][:, None]
+        ours = bandit.observe(ours, arm[:, None], earned)
+        theirs = bandit.observe(theirs, other[:, None], torch.from_numpy(earned))
+    for name, array in ours._asdict().items():
+        assert array.tolist() == getattr(theirs, name).tolist()
 
 
 def test_one_arm(array: Make) -> None:
