@@ -57,4 +57,4 @@ def test_a_loader_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingError, match="fashion_mnist, halves, mnist"):
         load("thirds")
     with pytest.raises(SettingError, match="There is a data set called 'mnist' already"):
-        DATASETS.register("mnist")(lambda folder, report: load_halves(folder, report))
+        DATASETS.register("mnist")(load_halves)
