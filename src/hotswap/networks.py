@@ -76,25 +76,23 @@ def convolutional(
     colours, height, width = shape
     layers: list[nn.Module] = []
     for entering, leaving in pairwise((colours, *channels)):
-        layers.append(nn.Conv2d(entering, leaving, kernel_size=3, padding=1, bias=not batch_norm))
+        convolution = nn.Conv2d(entering, leaving, kernel_size=3, padding=1, bias=not batch_norm, device="meta")
+        layers.append(_he(convolution, generator))
         if batch_norm:
             layers.append(nn.BatchNorm2d(leaving))
         layers.append(nn.ReLU())
         if min(height, width) >= 2:
             layers.append(nn.MaxPool2d(2))
             height, width = height // 2, width // 2
-    network = nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear((colours, *channels)[-1], classes)
-    )
-    for layer in network:
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            _he(layer, generator)
-    return network
+    last = nn.Linear((colours, *channels)[-1], classes, device="meta")
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), _he(last, generator))
 
 
-def _he(layer: nn.Conv2d | nn.Linear, generator: torch.Generator) -> None:
-    fan_in = layer.weight[0].numel()
+def _he(layer: nn.Conv2d | nn.Linear, generator: torch.Generator) -> nn.Module:
+    """A layer made on "meta", where it draws no weights of its own, with weights from the generator."""
+    made = layer.to_empty(device="cpu")
     with torch.no_grad():
-        layer.weight.normal_(0, math.sqrt(2 / fan_in), generator=generator)
-        if layer.bias is not None:
-            layer.bias.zero_()
+        made.weight.normal_(0, math.sqrt(2 / made.weight[0].numel()), generator=generator)
+        if made.bias is not None:
+            made.bias.zero_()
+    return made

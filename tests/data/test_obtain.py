@@ -25,11 +25,16 @@ class Fake(Source):
     title: str
     offers: Contents
     reason: str | None = None
+    news: str | None = None
     asked: list[list[str]] = field(default_factory=list)
 
     @property
     def label(self) -> str:
         return self.title
+
+    @property
+    def announcement(self) -> str | None:
+        return self.news
 
     def fetch(self, files: Sequence[RawFile]) -> Fetched:
         self.asked.append([file.name for file in files])
@@ -82,6 +87,14 @@ def test_the_second_time_comes_from_the_cache(files: Files, contents: Contents, 
     assert got.source == "cache"
     assert len(full.asked) == 1
     assert lines == [f"Things: 3 of 3 files from cache {cache.path}."]
+
+
+def test_a_long_transfer_is_announced_before_it_begins(
+    files: Files, contents: Contents, cache: Cache, lines: list[str]
+) -> None:
+    slow = Fake("slow", contents, news="fetching 9 MB from slow")
+    obtain("Things", files, [slow, Fake("never", {}, news="never said")], cache=cache, report=lines.append)
+    assert lines == ["Things: fetching 9 MB from slow.", "Things: 3 of 3 files from slow."]
 
 
 @pytest.mark.parametrize("wrong", [b"", b"n" * 39, b"n" * 41, b"m" * 40])

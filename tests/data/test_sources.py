@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import tarfile
 import threading
 import time
 import urllib.error
@@ -19,7 +20,7 @@ import pytest
 
 from hotswap.data.cache import Cache
 from hotswap.data.obtain import obtain
-from hotswap.data.sources import Folder, Mirror, RawFile
+from hotswap.data.sources import Folder, Mirror, MirrorArchive, RawFile
 from hotswap.errors import DataError
 
 Files = tuple[RawFile, ...]
@@ -144,6 +145,38 @@ def test_a_mirror_that_never_answers_costs_its_patience_once(files: Files, web: 
     assert time.monotonic() - began < 5
     assert len(web.asked) == 1
     answer.set()
+
+
+def packed_tar(members: Contents) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def test_an_archive_on_the_web_gives_its_files(files: Files, contents: Contents) -> None:
+    web = Web({"all.tar.gz": packed_tar({f"things/{name}": raw for name, raw in contents.items()})})
+    mirror = MirrorArchive("https://mirror.example/all.tar.gz", "things", megabytes=1, opener=web.open)
+    assert {file.name: raw for file, raw in mirror.fetch(files)} == contents
+    assert web.asked == ["https://mirror.example/all.tar.gz"]
+    assert mirror.label == "mirror mirror.example"
+    assert mirror.announcement == "fetching 1 MB from mirror mirror.example, which may take a few minutes"
+
+
+def test_what_is_wrong_with_an_archive_on_the_web(files: Files) -> None:
+    web = Web({"all.tar.gz": packed_tar({"things/other": b""})})
+    mirror = MirrorArchive("https://mirror.example/all.tar.gz", "things", megabytes=1, opener=web.open)
+    with pytest.raises(DataError, match=r"^things/pictures is not in its archive$"):
+        list(mirror.fetch(files))
+    web.pages["all.tar.gz"] = b"<html>Please sign in to this network</html>"
+    with pytest.raises(DataError, match=r"^its archive is damaged$"):
+        list(mirror.fetch(files))
+    web.fail = no_such_host
+    with pytest.raises(DataError, match=r"^it cannot be reached \(Name or service not known\)$"):
+        list(mirror.fetch(files))
 
 
 class Quiet(SimpleHTTPRequestHandler):
