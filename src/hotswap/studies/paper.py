@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from hotswap.studies.specification.families import AdaDeltaFamily, Algorithm, DucbFamily, NetworkSpec, SgdFamily
+from hotswap.studies.specification.families import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily
 from hotswap.studies.specification.study import StudySpec
 
 __all__ = [
@@ -60,6 +60,15 @@ class Timing(NamedTuple):
     ducb_epoch_300: float
     ducb_epoch_500: float
 
+    def of(self, algorithm: str, epoch: int) -> float | None:
+        """The time of an algorithm at an epoch, 0 where it does not depend on the epoch; None if it is not printed."""
+        return self._asdict().get(f"{algorithm}_epoch_{epoch}" if epoch else algorithm)
+
+    @property
+    def ducb(self) -> tuple[float, float, float]:
+        """DUCB's three columns, by epoch."""
+        return self.ducb_epoch_100, self.ducb_epoch_300, self.ducb_epoch_500
+
 
 TABLE_1: Mapping[int, Timing] = MappingProxyType(
     {
@@ -83,7 +92,7 @@ TABLE_2: Mapping[int, Timing] = MappingProxyType(
 )
 """Table 2 (Appendix 1): seconds per epoch, by batch size."""
 
-MEDIAN_TEST_ERROR: Mapping[Algorithm, float] = MappingProxyType({"ducb": 0.0185, "adadelta": 0.0197, "sgd": 0.0235})
+MEDIAN_TEST_ERROR: Mapping[str, float] = MappingProxyType({"ducb": 0.0185, "adadelta": 0.0197, "sgd": 0.0235})
 """Section "Initial Results", after Figure 1 is introduced: "(1.85% vs 1.97% for AdaDelta and 2.35% for SGD)"."""
 
 BEST_TEST_ERROR = 0.0163
