@@ -13,11 +13,11 @@ import pandas as pd
 from hotswap.report.choices import chosen
 from hotswap.report.claims import Claim, judge
 from hotswap.report.origin import origin_of
-from hotswap.report.published import BEST_TEST_ERROR, MEDIAN_TEST_ERROR
 from hotswap.report.results import Results, load_results
-from hotswap.report.summaries import ALGORITHM_NAMES, at_epoch, label
+from hotswap.report.summaries import at_epoch
 from hotswap.report.tables import markdown, timing_grid
 from hotswap.report.tuning import price_of_tuning
+from hotswap.studies.paper import BEST_TEST_ERROR, MEDIAN_TEST_ERROR
 
 ROOT = Path(__file__).resolve().parents[2]
 ALGORITHMS = ("ducb", "adadelta", "sgd")
@@ -40,6 +40,16 @@ def claims() -> list[Claim]:
 def last() -> pd.DataFrame:
     """One row per run, at the end."""
     return at_epoch(results().metrics, results().last_epoch)
+
+
+def name_of(algorithm: str) -> str:
+    """What people call it."""
+    return results().looks.label_of(algorithm)
+
+
+def label(run: pd.Series) -> str:
+    """A run's setting in words."""
+    return results().label(run)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
@@ -103,7 +113,7 @@ def headline() -> str:
     origin = origin_of(results())
     medians = " / ".join(f"{of(name)['test_error'].median():.2%}" for name in ALGORITHMS)
     printed = " / ".join(f"{MEDIAN_TEST_ERROR[name]:.2%}" for name in ALGORITHMS)
-    names = " / ".join(ALGORITHM_NAMES[name] for name in ALGORITHMS)
+    names = " / ".join(name_of(name) for name in ALGORITHMS)
     best = last().loc[last()["test_error"].idxmin()]
     lines = [
         f"{origin.runs:,} runs of {results().last_epoch} epochs: {origin.minutes:.1f} minutes of training and "
@@ -124,7 +134,7 @@ def summary() -> str:
         f"All {origin.runs:,} runs of the paper's study in {origin.minutes:.1f} minutes on one "
         f"{' and '.join(origin.devices)}. {verdicts()}",
         "Median test error over all runs, "
-        + ", ".join(f"{ALGORITHM_NAMES[name]} {of(name)['test_error'].median():.2%}" for name in ALGORITHMS)
+        + ", ".join(f"{name_of(name)} {of(name)['test_error'].median():.2%}" for name in ALGORITHMS)
         + f". Best single run: {label(last().loc[last()['test_error'].idxmin()])}, {last()['test_error'].min():.2%}.",
         *(line.partition(" By batch size")[0] for line in tuning("test_error")),
     ]
@@ -136,7 +146,7 @@ def lowest() -> str:
     parts = []
     for name in ALGORITHMS:
         values = ", ".join(f"{of(name, size)['train_nll'].min():.1e}" for size in batch_sizes())
-        parts.append(f"{ALGORITHM_NAMES[name]} {values}")
+        parts.append(f"{name_of(name)} {values}")
     return "; ".join(parts)
 
 
@@ -147,7 +157,7 @@ def tuning(measure: str) -> list[str]:
         return []
     what = "test error" if measure == "test_error" else "training objective"
     shown = f"{curve.one_run:.2%}" if measure == "test_error" else f"{curve.one_run:.1e}"
-    each = ", ".join(f"{curve.caught_up(value) or 'never'} at {size}" for size, value in curve.ducb.items())
+    each = ", ".join(f"{curve.caught_up(value) or 'never'} at {size}" for size, value in curve.levels.items())
     k = curve.caught_up(curve.one_run)
     settings = len(curve.expected)
     answer = (
@@ -168,7 +178,7 @@ def medians() -> str:
             loss, error = part["train_nll"], part["test_error"]
             rows.append(
                 (
-                    ALGORITHM_NAMES[name],
+                    name_of(name),
                     str(size),
                     f"{len(part)}",
                     f"{loss.median():.1e}",
@@ -305,9 +315,7 @@ def best_errors() -> str:
         f"An error of {error:.2%} on {images:,} test images has a standard error of {100 * spread:.2f} points if "
         "images are drawn at random.",
         f"Medians at batch {batch_sizes()[0]}: "
-        + ", ".join(
-            f"{ALGORITHM_NAMES[name]} {of(name, batch_sizes()[0])['test_error'].median():.2%}" for name in ALGORITHMS
-        )
+        + ", ".join(f"{name_of(name)} {of(name, batch_sizes()[0])['test_error'].median():.2%}" for name in ALGORITHMS)
         + ".",
     ]
     return "\n".join(f"- {line}" for line in lines)
@@ -381,7 +389,7 @@ def durations() -> str:
             seconds[first["algorithm"], int(first["batch_size"])] += float(entry["seconds"])  # type: ignore[arg-type]
     rows = [
         (
-            ALGORITHM_NAMES[name],
+            name_of(name),
             f"{len(of(name)):,}",
             *(f"{seconds[name, size]:.0f} s" for size in batch_sizes()),
             f"{sum(seconds[name, size] for size in batch_sizes()) / 60:.1f} min",

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import cache
 
 import pandas as pd
-from measured import ROOT, claims, last, results, table
+from measured import ALGORITHMS, ROOT, claims, last, name_of, results, table
 
 from hotswap.report.claims import judge
 from hotswap.report.origin import origin_of
 from hotswap.report.results import Results, load_results
-from hotswap.report.summaries import ALGORITHM_NAMES, at_epoch
+from hotswap.report.summaries import at_epoch
 
 
 @cache
@@ -38,7 +38,7 @@ def side_by_side() -> str:
     rows = []
     full = pd.concat([at_epoch(part.metrics, part.last_epoch) for part in parts()])
     both = full.merge(last(), on=["run", "algorithm", "batch_size"], suffixes=("", "_tf32"))
-    for name in ALGORITHM_NAMES:
+    for name in ALGORITHMS:
         for size, group in both[both["algorithm"] == name].groupby("batch_size"):
             nll, error = (
                 group[["train_nll", "train_nll_tf32"]].median(),
@@ -46,7 +46,7 @@ def side_by_side() -> str:
             )
             rows.append(
                 (
-                    ALGORITHM_NAMES[name],
+                    name_of(name),
                     str(size),
                     str(len(group)),
                     *(f"{v:.2e}" for v in nll),

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
 from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
-from hotswap.ensemble import AdaDelta, Ducb, Ensemble, FunctionalModel, Sgd, TrainingData, Update
+from tests.ensemble.helpers import adadelta
+from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Sgd, TrainingData, Update
 from hotswap.errors import UnsupportedError
 from hotswap.networks import convolutional
 
@@ -86,7 +87,7 @@ def test_sgd_of_a_convolution_with_batch_norm_is_pytorchs() -> None:
 
 def test_adadelta_of_a_convolution_with_batch_norm_is_pytorchs() -> None:
     model = FunctionalModel(build)
-    ensemble = train(AdaDelta(model, model.initial(SEEDS).to(D)))
+    ensemble = train(adadelta(model, model.initial(SEEDS).to(D)))
     for run, seed in enumerate(SEEDS):
         network = ordinary(seed, lambda n: torch.optim.Adadelta(n.parameters(), lr=1.0, rho=0.95, eps=1e-6))
         assert_same(ensemble, run, network)
@@ -94,7 +95,7 @@ def test_adadelta_of_a_convolution_with_batch_norm_is_pytorchs() -> None:
 
 def test_hot_swapping_a_convolution_with_batch_norm_is_the_optimizers() -> None:
     model = FunctionalModel(build)
-    update = Ducb(model, model.initial(SEEDS).to(D), log_grid(), DiscountedUCB(), Backtracking())
+    update = HotSwapped(model, model.initial(SEEDS).to(D), log_grid(), DiscountedUCB(), Backtracking())
     ensemble = train(update)
     for run, seed in enumerate(SEEDS):
         network = build(seed).to(D)
@@ -130,7 +131,7 @@ def test_trials_are_losses_of_moved_copies_and_leave_buffers_alone() -> None:
 def test_a_run_goes_on_exactly_from_what_the_state_holds() -> None:
     def fresh(seeds: list[int]) -> Ensemble:
         model = FunctionalModel(build)
-        return Ensemble(AdaDelta(model, model.initial(seeds).to(D)), data(), BATCH, data_seed=5)
+        return Ensemble(adadelta(model, model.initial(seeds).to(D)), data(), BATCH, data_seed=5)
 
     straight, stopped, resumed = fresh(SEEDS), fresh(SEEDS), fresh([7, 8, 9])
     for ensemble in (straight, stopped):
@@ -237,7 +238,7 @@ def test_cuda_graphs_of_a_convolution_do_what_the_cpu_does() -> None:
         theta = model.initial(SEEDS).to(device, D)
         held = data()
         moved = TrainingData(*(t.to(device) for t in (held.train_x, held.train_y, held.test_x, held.test_y)))
-        update = Ducb(model, theta, log_grid(), DiscountedUCB(), Backtracking())
+        update = HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
         ensemble = Ensemble(update, moved, BATCH, data_seed=5)
         for epoch in range(2):
             ensemble.train_epoch(epoch)

@@ -13,7 +13,7 @@ import pytest
 
 from hotswap.report.claims import judge
 from hotswap.report.origin import origin_of
-from hotswap.report.page import build_page
+from hotswap.report.page import render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import load_results
 from hotswap.report.tuning import price_of_tuning
@@ -69,7 +69,7 @@ def files(real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dic
     folder = tmp_path_factory.mktemp("pages")
     pages = {"real": real, "small": small(), "empty": empty()}
     for name, data in pages.items():
-        (folder / f"{name}.html").write_text(build_page(data), encoding="utf-8")
+        (folder / f"{name}.html").write_text(render_page(data), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in pages}
 
 
@@ -127,9 +127,13 @@ def setting(algorithm: str, batch: int, label: str, nll: float | None, error: fl
     curve: dict[str, Any] = {"epoch": [1, 2, 5], "nll": [0.5, None, nll], "error": [0.1, 0.05, error]}
     if algorithm == "ducb":
         curve |= {"rate": [0.1, 1.0, 10.0], "trials": [3.0, 2.0, 2.0]}
-    parameters = {"lr": None, "decay": None, "momentum": None}
     at = {"2": early, "5": late}
-    return {"label": label, "algorithm": algorithm, "batch": batch, **parameters, "at": at, "curve": curve}
+    return {"label": label, "algorithm": algorithm, "batch": batch, "at": at, "curve": curve}
+
+
+def look(label: str, colour: str, dark: str, **more: Any) -> dict[str, Any]:
+    common = {"marker": "circle", "size": 7.5, "dashes": "solid", "layer": 1, "many": False, "top": False}
+    return {"label": label, "colour": colour, "dark": dark, **common, **more}
 
 
 def single(run: str, label: str, algorithm: str, rate: list[float | None]) -> dict[str, Any]:
@@ -144,7 +148,9 @@ def small() -> dict[str, Any]:
         "expected": [0.4, 0.1, 0.05],
         "low": [0.1, 0.05, 0.05],
         "high": [0.9, 0.4, 0.05],
-        "ducb": {"64": 0.02, "128": 0.1},
+        "tuned": "sgd",
+        "reference": "ducb",
+        "levels": {"64": 0.02, "128": 0.1},
         "one_run": 0.06,
         "caught_up": 3,
         "caught_up_by_batch": {"64": None, "128": 2},
@@ -154,6 +160,11 @@ def small() -> dict[str, Any]:
     return {
         "name": HOSTILE,
         "datasets": [HOSTILE],
+        "algorithms": {
+            "ducb": look("DUCB", "#0072b2", "#56b4e9", top=True),
+            "adadelta": look("AdaDelta", "#d55e00", "#f0883e", marker="triangle", dashes="dashed"),
+            "sgd": look("SGD", "#8a8f98", "#8a8f98", size=3, dashes="dotted", many=True),
+        },
         "missing": [],
         "epochs": [2, 5],
         "recorded": [1, 2, 5],
@@ -166,11 +177,14 @@ def small() -> dict[str, Any]:
         ],
         "claims": [claim, *(claim | {"number": i, "verdict": v} for i, v in enumerate(verdicts, start=2))],
         "tuning": {"train_nll": curve, "test_error": curve | {"caught_up": None}},
-        "choices": {
-            "rates": [10.0, 1.0, 0.1],
-            "share": {"64": {"epoch": [1, 2, 5], "arms": [[0.0, 0.5, 0.5], [0.25, 0.5, 0.0], [1.0, 0.0, 0.0]]}},
-            "trials": {"64": {"epoch": [1, 2, 5], "mean": [3.0, None, 2.0]}},
-        },
+        "choices": [
+            {
+                "algorithm": "ducb",
+                "rates": [10.0, 1.0, 0.1],
+                "share": {"64": {"epoch": [1, 2, 5], "arms": [[0.0, 0.5, 0.5], [0.25, 0.5, 0.0], [1.0, 0.0, 0.0]]}},
+                "trials": {"64": {"epoch": [1, 2, 5], "mean": [3.0, None, 2.0]}},
+            }
+        ],
         "singles": [
             single("a", "DUCB, batch 64", "ducb", [0.1, 1.0, 10.0]),
             single("b", f"SGD {HOSTILE}", "sgd", [0.1, 0.1, 0.1]),
@@ -195,13 +209,14 @@ def empty() -> dict[str, Any]:
     return {
         "name": "nothing",
         "datasets": [],
+        "algorithms": {},
         "missing": ["There are no measurements of training runs: no Figure 1."],
         "epochs": [],
         "recorded": [],
         "settings": [],
         "claims": [],
         "tuning": {},
-        "choices": {"rates": [], "share": {}, "trials": {}},
+        "choices": [],
         "singles": [],
         "tables": [],
         "origin": nothing | {"minutes": 0.0, "units": 0, "runs": 0},

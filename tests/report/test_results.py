@@ -53,7 +53,7 @@ def test_the_bandits_choices_add_up(study: Path) -> None:
         assert shares.shape[1] == len(results.rates)
         assert (shares.sum(axis=1) <= 1 + 1e-9).all()
         assert (shares.sum(axis=1) > 0.5).all()
-        assert (trials_per_step(results.metrics)[size] >= 1).all()
+        assert (trials_per_step(results.metrics, "ducb")[size] >= 1).all()
 
 
 def test_an_unfinished_study_says_what_is_missing(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_when_a_search_catches_up() -> None:
     assert curve.one_run == 3.5
     errors = price_of_tuning(results(rows).metrics, "test_error")
     assert errors is not None
-    assert errors.caught_up(float(errors.ducb[64])) is None
+    assert errors.caught_up(float(errors.levels[64])) is None
 
 
 def test_a_setting_counts_once_with_the_median_of_its_seeds() -> None:

@@ -9,14 +9,16 @@ from hotswap.report.results import Results
 __all__ = ["chosen", "trials_per_step"]
 
 
-def chosen(results: Results) -> dict[int, pd.DataFrame]:
+def chosen(results: Results, algorithm: str | None = None) -> dict[int, pd.DataFrame]:
     """By batch size: the share of an epoch's steps in which each arm was taken, epochs × arms, the mean over seeds.
 
-    What is missing to 1 are steps in which nothing moved.
+    What is missing to 1 are steps in which nothing moved. Of the first algorithm that chooses, if none is named.
     """
-    if results.arms.empty or results.metrics.empty or not results.rates:
+    algorithm = algorithm or next(iter(results.arm_values), None)
+    if results.arms.empty or results.metrics.empty or algorithm not in results.arm_values:
         return {}
-    runs = results.metrics.drop_duplicates("run").set_index("run")
+    arm_count = len(results.arm_values[algorithm])
+    runs = results.metrics[results.metrics["algorithm"] == algorithm].drop_duplicates("run").set_index("run")
     arms = results.arms[results.arms["run"].isin(runs.index)]
     arms = arms.assign(batch_size=runs.loc[arms["run"], "batch_size"].to_numpy())
     steps = results.metrics.assign(per_epoch=results.metrics["steps"] // results.metrics["epoch"])
@@ -25,12 +27,12 @@ def chosen(results: Results) -> dict[int, pd.DataFrame]:
     tables = {}
     for size, rows in arms.groupby("batch_size"):
         table = rows.pivot_table("count", "epoch", "arm", aggfunc="sum", fill_value=0)
-        table = table.reindex(columns=range(len(results.rates)), fill_value=0)
+        table = table.reindex(columns=range(arm_count), fill_value=0)
         tables[int(size)] = table.div(seeds[size] * int(per_epoch[size]), axis=0)
     return tables
 
 
-def trials_per_step(metrics: pd.DataFrame) -> dict[int, pd.Series]:
-    """By batch size: DUCB's trials per step, by epoch, the median over seeds."""
-    rows = metrics[metrics["algorithm"] == "ducb"]
+def trials_per_step(metrics: pd.DataFrame, algorithm: str) -> dict[int, pd.Series]:
+    """By batch size: an algorithm's trials per step, by epoch, the median over its runs."""
+    rows = metrics[metrics["algorithm"] == algorithm]
     return {int(size): part.groupby("epoch")["trials"].median() for size, part in rows.groupby("batch_size")}

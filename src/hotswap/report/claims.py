@@ -12,9 +12,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hotswap.report.published import BEST_TEST_ERROR, MEDIAN_TEST_ERROR, MILLISECONDS
 from hotswap.report.results import Results
-from hotswap.report.summaries import ALGORITHM_NAMES, at_epoch, best_sgd, label, settings, window_mean
+from hotswap.report.summaries import at_epoch, settings, window_mean
+from hotswap.studies.exchange.best_runs import best_sgd
+from hotswap.studies.paper import (
+    ADADELTA_TOP_SHARE,
+    BEST_TEST_ERROR,
+    COST_RATIO,
+    DUCB_LEADS_AFTER_SECONDS,
+    MEDIAN_TEST_ERROR,
+    TABLE_1,
+)
 
 __all__ = ["Claim", "Verdict", "judge"]
 
@@ -23,6 +31,7 @@ YES: Verdict = "reproduced"
 PARTLY: Verdict = "partly reproduced"
 NO: Verdict = "not reproduced"
 
+LEAST_COST_RATIO = 1.5  # the paper says 1.6, and its Table 1 has 1.53
 GROWTH = 1.05  # of a minibatch's cost, from the first epoch timed to the last; less may be the clock's
 
 
@@ -66,7 +75,7 @@ def _between(good: int, of: int) -> Verdict:
 def _needs(results: Results, *algorithms: str) -> str | None:
     """What is missing to speak of how runs of these algorithms end, as a sentence; None if nothing is."""
     there = set(results.metrics["algorithm"])
-    absent = [ALGORITHM_NAMES[name] for name in algorithms if name not in there]
+    absent = [results.looks.label_of(name) for name in algorithms if name not in there]
     if absent:
         return f"no verdict: no runs of {' and '.join(absent)}"
     return f"no verdict: {results.unfinished}" if results.unfinished else None
@@ -93,7 +102,7 @@ def _median_errors(results: Results) -> Finding | str:
     if (lack := _needs(results, *MEDIAN_TEST_ERROR)) is not None:
         return lack
     last = at_epoch(metrics, results.last_epoch)
-    medians = last.groupby("algorithm")["test_error"].median()
+    medians = last.groupby("algorithm")["test_error"].median()[list(MEDIAN_TEST_ERROR)]
     if medians.isna().any():
         return "no verdict: some runs have no test error"
     ducb, adadelta, sgd = (float(medians[name]) for name in ("ducb", "adadelta", "sgd"))
@@ -120,7 +129,7 @@ def _best_error(results: Results) -> Finding | str:
     if "ducb" in who:
         verdict = YES if who == ["ducb"] else PARTLY
     first = winners.iloc[0]
-    names = " and ".join(ALGORITHM_NAMES[name] for name in who)
+    names = " and ".join(results.looks.label_of(name) for name in who)
     ducb = float(last.loc[last["algorithm"] == "ducb", "test_error"].min())
     text = f"{best:.2%}, {names} (batch {int(first['batch_size'])}, seed {int(first['seed'])})"
     return Finding(text if "ducb" in who else f"{text}; the best DUCB run has {ducb:.2%}", verdict)
@@ -134,14 +143,15 @@ def _adadelta_ranks(results: Results) -> Finding | str:
     sgd = table.loc[table["algorithm"] == "sgd", "train_nll"].to_numpy()
     ours = table[table["algorithm"] == "adadelta"].set_index("batch_size")["train_nll"].sort_index()
     better = {int(size): float((sgd < value).mean()) for size, value in ours.items()}
-    inside = sum(share <= 0.3 for share in better.values())
+    inside = sum(share <= ADADELTA_TOP_SHARE for share in better.values())
     parts = ", ".join(f"{share:.0%} at {size}" for size, share in better.items())
     return Finding(
         f"{inside} of {len(better)} do; SGD settings that are better: {parts}", _between(inside, len(better))
     )
 
 
-STEPS_AT_1000_S = 33_000  # minibatches of 30.1 ms (Table 1, batch 64, epoch 100)
+STEPS_AT_1000_S = 1000 * round(DUCB_LEADS_AFTER_SECONDS / TABLE_1[64].ducb_epoch_100)
+"""How many minibatches of batch size 64 DUCB had done by then, in thousands: 33,000."""
 
 
 def _best_by_the_clock(results: Results) -> Finding | str:
@@ -156,7 +166,7 @@ def _best_by_the_clock(results: Results) -> Finding | str:
     when = float(np.interp(STEPS_AT_1000_S, ours["steps"], ours["seconds"]))
     mine = float(np.interp(when, ours["seconds"], ours["test_error"]))
     errors = {
-        label(rows.iloc[0]): float(np.interp(when, rows["seconds"], rows["test_error"]))
+        results.label(rows.iloc[0]): float(np.interp(when, rows["seconds"], rows["test_error"]))
         for _, rows in others.groupby("run")
     }
     better = sum(error < mine for error in errors.values())
@@ -208,7 +218,7 @@ def _cost(results: Results) -> Finding | str:
         return "no verdict: it takes timings of DUCB and SGD at two batch sizes and two epochs or more"
     least, most = float(ratios.min().min()), float(ratios.max().max())
     growth = ratios.iloc[:, -1] / ratios.iloc[:, 0]
-    inside = least >= 1.5 and most <= 3.6
+    inside = least >= LEAST_COST_RATIO and most <= COST_RATIO[1]
     grown = growth >= GROWTH
     flatter = bool(growth.iloc[-1] < growth.iloc[0])
     text = f"{least:.2f}–{most:.2f}×; grows at {int(grown.sum())} of {len(growth)} batch sizes: "
@@ -217,8 +227,9 @@ def _cost(results: Results) -> Finding | str:
 
 
 def _published_ratio() -> str:
-    ratios = [value / row[0] for row in MILLISECONDS.values() for value in row[2:]]
-    return f"1.6–3.6× (its Table 1: {min(ratios):.2f}–{max(ratios):.2f})"
+    ratios = [value / row.sgd for row in TABLE_1.values() for value in row.ducb]
+    least, most = COST_RATIO
+    return f"{least}–{most}× (its Table 1: {min(ratios):.2f}–{max(ratios):.2f})"
 
 
 _CLAIMS: tuple[tuple[str, str, str, Callable[[Results], Finding | str]], ...] = (

@@ -9,19 +9,25 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pandas.api.types import is_numeric_dtype
 
 from hotswap.errors import HotSwapError, StudyError
+from hotswap.report.looks import Looks, families_of
+from hotswap.report.summaries import COMMON_COLUMNS, label, setting_columns, setting_counts
+from hotswap.studies.algorithms.base import ALGORITHMS
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.exchange.single_runs import SINGLES
 from hotswap.studies.exchange.table_files import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.paper import PAPER
-from hotswap.studies.specification.families import DucbFamily
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
+from hotswap.studies.storage.rows import ARM_COLUMNS
 from hotswap.studies.storage.store import LEDGER, Store
 
 __all__ = ["Results", "load_results"]
@@ -87,14 +93,32 @@ class Results:
             return None
         return f"{len(done):,} of {len(asked):,} runs have reached epoch {epochs}" if asked else "there are no runs"
 
+    @cached_property
+    def arm_values(self) -> dict[str, tuple[float, ...]]:
+        """The rates that an algorithm chose among, large to small, by the name of each algorithm that chooses."""
+        return {family.name: arms for family in families_of(self.specs) if (arms := tuple(family.arms()))}
+
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates that DUCB chose among, large to small; none if it is not part of the study."""
-        for spec in self.specs:
-            for family in spec.families:
-                if isinstance(family, DucbFamily):
-                    return tuple(family.rates)
-        return ()
+        """Those of the first algorithm that chooses; none if there is no such algorithm in the study."""
+        return next(iter(self.arm_values.values()), ())
+
+    @cached_property
+    def looks(self) -> Looks:
+        """How the algorithms of the study are called and drawn."""
+        tables = (self.metrics, self.curves, self.timing)
+        names = dict.fromkeys(str(name) for table in tables for name in table["algorithm"].unique())
+        choosing = self.metrics.loc[self.metrics["run"].isin(self.arms["run"]), "algorithm"].unique()
+        return Looks(names, families_of(self.specs), choosing=choosing, settings=setting_counts(self.metrics))
+
+    @cached_property
+    def setting_columns(self) -> list[str]:
+        """The columns of the metrics that make a setting."""
+        return setting_columns(self.metrics)
+
+    def label(self, row: pd.Series) -> str:
+        """A run's setting in words."""
+        return label(row, self.looks, [name for name in self.setting_columns if name in row.index])
 
 
 def load_results(source: Path | str | None = None) -> Results:
@@ -117,20 +141,22 @@ def load_results(source: Path | str | None = None) -> Results:
 
 def _from_store(folder: Path) -> Results:
     missing: list[str] = []
-    frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(CURVE_COLUMNS)}
-    specs: list[StudySpec] = []
-    metrics, arms, units = _empty(METRIC_COLUMNS), _empty(ARM_COLUMNS), {}
+    frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(COMMON_COLUMNS)}
+    stored: list[Any] = []
+    metrics, arms, units = _empty(COMMON_COLUMNS), _empty(ARM_COLUMNS), {}
     try:
-        with Store.open(folder) as store, store.transaction():
-            specs, metrics, arms, units = store.specs(), store.metrics(), store.arms(), store.provenance()
-    except HotSwapError as error:
+        with Store.open(folder) as store, store.transaction() as sql:
+            # As they were stored: `Store.specs` refuses all of them if one names an algorithm that is not registered.
+            stored = [json.loads(text) for (text,) in sql.execute("SELECT spec FROM specs ORDER BY asked")]
+            metrics, arms, units = store.metrics(), store.arms(), store.provenance()
+    except (HotSwapError, ValueError) as error:
         missing.append(str(error))
-    for name, columns in (("timing", TIMING_COLUMNS), ("curves", CURVE_COLUMNS)):
+    for name in ("timing", "curves"):
         path = folder / f"{name}.parquet"
         if path.exists():
-            frames[name] = _table(path, columns, None, missing)
+            frames[name] = _table(path, _COLUMNS[name], None, missing, further=name == "curves")
     tables = {"metrics": metrics, "arms": arms, **frames}
-    return _finished(folder.resolve().name, tuple(specs), tables, units, missing)
+    return _finished(folder.resolve().name, _specs(stored, folder, missing), tables, units, missing)
 
 
 def _from_export(path: Path) -> Results:
@@ -139,17 +165,18 @@ def _from_export(path: Path) -> Results:
     document = _provenance(provenance, missing)
     sums = document.get("sha256", {})
     tables = {
-        "metrics": _table(metrics, METRIC_COLUMNS, sums.get("metrics"), missing),
+        "metrics": _table(metrics, COMMON_COLUMNS, sums.get("metrics"), missing, further=True),
         "arms": _table(arms, ARM_COLUMNS, sums.get("arms"), missing),
         "timing": _empty(TIMING_COLUMNS),
-        "curves": _empty(CURVE_COLUMNS),
+        "curves": _empty(COMMON_COLUMNS),
     }
-    for name, columns in (("timing", TIMING_COLUMNS), ("curves", CURVE_COLUMNS)):
+    for name in ("timing", "curves"):
         beside = metrics.with_name(f"{name}.parquet")
         if path.is_dir() and beside.exists():
-            tables[name] = _table(beside, columns, sums.get(name), missing)
+            tables[name] = _table(beside, _COLUMNS[name], sums.get(name), missing, further=name == "curves")
     units = {**document.get("units", {}), **{f"{SINGLES}/{k}": v for k, v in document.get(SINGLES, {}).items()}}
-    return _finished(path.resolve().stem, _specs(document, provenance, missing), tables, units, missing)
+    specs = _specs(document.get("specs", []), provenance, missing)
+    return _finished(path.resolve().stem, specs, tables, units, missing)
 
 
 def _finished(
@@ -165,6 +192,7 @@ def _finished(
         missing.append("There are no measurements of training runs: no Figure 1, no claims about how runs end.")
     elif found.unfinished is not None:
         missing.append(f"{found.unfinished}; for the others, `hotswap study run` goes on where it stopped.")
+    missing += _strangers(found)
     if len(tables["arms"]) and not found.rates:
         missing.append("Which rates the arms stand for is said in the provenance only: no picture of what was chosen.")
     if tables["timing"].empty:
@@ -174,26 +202,54 @@ def _finished(
     return replace(found, missing=tuple(dict.fromkeys(missing)))
 
 
+def _strangers(found: Results) -> list[str]:
+    """A sentence on each algorithm that has runs but is not registered."""
+    return [
+        f"The algorithm {name!r} is not known here, so it is shown under this name and in a colour that was free; "
+        "`hotswap --load FILE report ...` loads the file that registers it."
+        for name, shown in found.looks.items()
+        if shown.kind is None
+    ]
+
+
+_COLUMNS = {"timing": TIMING_COLUMNS, "curves": CURVE_COLUMNS}
+
+
 def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})
 
 
-def _table(path: Path, columns: Mapping[str, str], expected: str | None, missing: list[str]) -> pd.DataFrame:
+def _table(
+    path: Path, columns: Mapping[str, str], expected: str | None, missing: list[str], *, further: bool = False
+) -> pd.DataFrame:
+    """A table with these columns and, where `further` ones are allowed, whatever other numbers the file holds."""
     if not path.exists():
         missing.append(f"{path} is not there.")
         return _empty(columns)
     try:
         if expected is not None and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
             missing.append(f"{path} is not as it was when its provenance was written; its numbers may be wrong.")
-        rows = read_rows(path, columns)
+        present = {**columns, **dict.fromkeys(_further(path, columns) if further else (), "float64")}
+        rows = read_rows(path, present)
     except HotSwapError as error:
         missing.append(str(error))
         return _empty(columns)
     except OSError as error:
         missing.append(f"{path} cannot be read ({error.strerror}).")
         return _empty(columns)
-    frame = pd.DataFrame(rows, columns=list(columns))
-    return frame.astype(dict(columns)) if len(frame) else _empty(columns)
+    frame = pd.DataFrame(rows, columns=list(present))
+    return frame.astype(present) if len(frame) else _empty(present)
+
+
+def _further(path: Path, columns: Mapping[str, str]) -> list[str]:
+    """The columns of numbers that a file has beside these: settings and measures of its algorithms."""
+    try:
+        head = (
+            pd.read_csv(path, nrows=1000) if path.suffix == ".csv" else pq.read_schema(path).empty_table().to_pandas()
+        )
+    except (ValueError, pa.ArrowException):
+        return []  # whoever reads the rows says what is wrong
+    return [str(name) for name in head.columns if name not in columns and is_numeric_dtype(head[name])]
 
 
 def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
@@ -229,9 +285,25 @@ def _tells(entries: object) -> bool:
     )
 
 
-def _specs(document: Mapping[str, Any], path: Path, missing: list[str]) -> tuple[StudySpec, ...]:
+def _specs(stored: object, place: Path, missing: list[str]) -> tuple[StudySpec, ...]:
+    """The studies that were stored, each without families of algorithms that are not registered."""
     try:
-        return tuple(StudySpec.from_dict(spec) for spec in document.get("specs", []))
-    except (HotSwapError, TypeError, ValueError, KeyError) as error:
-        missing.append(f"{path} does not say which study this is ({' '.join(str(error).split())}).")
+        tables = [_known_families(table) for table in stored]  # type: ignore[attr-defined]
+        return tuple(StudySpec.from_dict(table) for table in tables if table.get("families") != [])
+    except (HotSwapError, AttributeError, TypeError, ValueError, KeyError) as error:
+        missing.append(f"{place} does not say which study this is ({' '.join(str(error).split())}).")
         return ()
+
+
+def _known_families(table: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(table)
+    for key in ("families", "set_aside"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [family for family in kept[key] if not _unknown(family)]
+    return kept
+
+
+def _unknown(family: object) -> bool:
+    """Whether a stored family is whole, but of an algorithm that is not registered."""
+    name = family.get("algorithm") if isinstance(family, dict) else None
+    return isinstance(name, str) and name not in ALGORITHMS

@@ -3,16 +3,72 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-__all__ = ["ALGORITHM_NAMES", "SETTING", "at_epoch", "best_sgd", "label", "settings", "shown_epochs", "window_mean"]
+from hotswap.report.looks import Looks
+from hotswap.studies.algorithms.base import ALGORITHMS
+from hotswap.studies.storage.rows import METRIC_COLUMNS
 
-SETTING = ["algorithm", "batch_size", "lr", "lr_decay", "momentum"]
-"""What makes a setting; its runs differ by their seed alone."""
+__all__ = [
+    "COMMON_COLUMNS",
+    "at_epoch",
+    "label",
+    "looks_of",
+    "setting_columns",
+    "setting_counts",
+    "settings",
+    "settings_of",
+    "shown_epochs",
+    "window_mean",
+]
 
-ALGORITHM_NAMES = {"ducb": "DUCB", "adadelta": "AdaDelta", "sgd": "SGD"}
+COMMON_COLUMNS = METRIC_COLUMNS
+"""The columns that every table of metrics has, whatever the algorithms of a study are; others follow them."""
+
+COMMON_SETTINGS = ("lr", "lr_decay", "momentum")
+"""Those of them that are settings. An algorithm that does not have one has NaN there."""
+
+
+def setting_columns(metrics: pd.DataFrame) -> list[str]:
+    """The columns that make a setting, whose runs differ by their seed alone: `algorithm`, `batch_size`, and so on.
+
+    A further column is a setting if an algorithm says that it varies it. Of a column that no algorithm here knows, or
+    that one varies and another measures, the numbers decide: a setting is the same at all epochs and for all seeds.
+    """
+    varied = {name for kind in ALGORITHMS.values() for name in kind.varied()}
+    measured = {name for kind in ALGORITHMS.values() for name in kind.measures}
+    further = [name for name in metrics.columns if name not in COMMON_COLUMNS and metrics[name].notna().any()]
+    sure = {name for name in further if name in varied - measured}
+    unsure = [name for name in further if (name in varied) == (name in measured)]
+    if unsure:
+        sure |= _constant(metrics, unsure)
+    return ["algorithm", "batch_size", *COMMON_SETTINGS, *(name for name in further if name in sure)]
+
+
+def _constant(metrics: pd.DataFrame, columns: Sequence[str]) -> set[str]:
+    """Those columns that have one value in all rows of runs that differ by their seed alone."""
+    without_seed = metrics["run"].str.replace(r"-s\d+$", "", regex=True)
+    values = metrics.groupby(without_seed)[list(columns)].nunique(dropna=False).max()
+    return {name for name in columns if values[name] <= 1}
+
+
+def settings_of(row: pd.Series | Mapping[str, float], columns: Sequence[str]) -> dict[str, float]:
+    """What a row has of these columns beside algorithm and batch size, without what its algorithm does not have."""
+    names = [name for name in columns if name not in {"algorithm", "batch_size"}]
+    return {name: float(row[name]) for name in names if not pd.isna(row[name])}
+
+
+def looks_of(metrics: pd.DataFrame) -> Looks:
+    """How the algorithms of a table are called and drawn, as far as the table alone can tell."""
+    return Looks(metrics["algorithm"].unique(), settings=setting_counts(metrics))
+
+
+def setting_counts(metrics: pd.DataFrame) -> dict[str, int]:
+    """How many settings there are of each algorithm."""
+    rows = metrics.drop_duplicates(setting_columns(metrics))
+    return {str(name): int(number) for name, number in rows["algorithm"].value_counts().items()}
 
 
 def shown_epochs(metrics: pd.DataFrame) -> tuple[int, ...]:
@@ -35,7 +91,7 @@ def at_epoch(metrics: pd.DataFrame, epoch: int) -> pd.DataFrame:
 def settings(metrics: pd.DataFrame, epoch: int) -> pd.DataFrame:
     """One row per setting at an epoch: median, least and most of both measures over its seeds, and how many there are.
 
-    Columns: those of `SETTING`, `seeds`, and `train_nll`, `test_error`, each also with `_min` and `_max`.
+    Columns: those of `setting_columns`, `seeds`, and `train_nll`, `test_error`, each also with `_min` and `_max`.
     """
     rows = at_epoch(metrics, epoch)
     measures = {
@@ -43,32 +99,20 @@ def settings(metrics: pd.DataFrame, epoch: int) -> pd.DataFrame:
         for name in ("train_nll", "test_error")
         for suffix, how in (("", "median"), ("_min", "min"), ("_max", "max"))
     }
-    grouped = rows.groupby(SETTING, dropna=False, sort=True).agg(seeds=("seed", "nunique"), **measures)
+    grouped = rows.groupby(setting_columns(metrics), dropna=False, sort=True).agg(seeds=("seed", "nunique"), **measures)
     table: pd.DataFrame = grouped.reset_index()
     return table
 
 
-def label(row: pd.Series) -> str:
-    """A setting in words: `SGD, batch 64, rate 0.1 × 0.99 per epoch, momentum 0.9`."""
-    text = f"{ALGORITHM_NAMES.get(row['algorithm'], row['algorithm'])}, batch {int(row['batch_size'])}"
-    if not pd.isna(row["lr"]):
-        decay = "" if row["lr_decay"] == 1 else f" × {row['lr_decay']:g} per epoch"
-        text += f", rate {row['lr']:g}{decay}, momentum {row['momentum']:g}"
-    return text
+def label(row: pd.Series, looks: Looks | None = None, columns: Sequence[str] = COMMON_SETTINGS) -> str:
+    """A setting in words: `SGD, batch 64, rate 0.1 × 0.99 per epoch, momentum 0.9`.
 
-
-def best_sgd(metrics: pd.DataFrame) -> list[str]:
-    """The SGD runs chosen in retrospect: lowest training loss and lowest test error at the end; one if it has both."""
-    rows = at_epoch(metrics, int(metrics["epoch"].max())) if len(metrics) else metrics
-    rows = rows[rows["algorithm"] == "sgd"]
-    if rows.empty:
-        return []
-    chosen = []
-    for name in ("train_nll", "test_error"):
-        known = rows.dropna(subset=name)
-        if len(known):
-            chosen.append(str(known.loc[known[name].idxmin(), "run"]))
-    return list(dict.fromkeys(chosen))
+    Of an algorithm that is not registered, only the `columns` are known to be settings.
+    """
+    shown = (Looks() if looks is None else looks).of(str(row["algorithm"]))
+    own = columns if shown.kind is None else [name for name in shown.kind.varied() if name in row.index]
+    words = shown.describe(settings_of(row, own))
+    return f"{shown.label}, batch {int(row['batch_size'])}" + (f", {words}" if words else "")
 
 
 def window_mean(metrics: pd.DataFrame, column: str, after: int, until: int, by: Sequence[str]) -> pd.Series:

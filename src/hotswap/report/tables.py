@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import pandas as pd
 
 from hotswap.report.claims import Claim
-from hotswap.report.published import MILLISECONDS, SECONDS, TABLE_COLUMNS
-from hotswap.report.summaries import ALGORITHM_NAMES
+from hotswap.report.looks import Looks
+from hotswap.studies.paper import TABLE_1, TABLE_2
 
 __all__ = ["Grid", "claims_markdown", "latex", "markdown", "timing_grid"]
 
-Unit = Literal["milliseconds", "seconds"]
+TimeUnit = Literal["milliseconds", "seconds"]
 
 
 class Grid(NamedTuple):
@@ -24,49 +24,48 @@ class Grid(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def timing_grid(timing: pd.DataFrame, unit: Unit) -> Grid:
-    """Table 1 (`milliseconds` per minibatch) or 2 (`seconds` per epoch): ours, the paper's in brackets, DUCB/SGD."""
-    published = MILLISECONDS if unit == "milliseconds" else SECONDS
-    columns = _columns(timing)
-    headings = ["batch size", *(_heading(algorithm, epoch) for algorithm, epoch in columns)]
-    headings += [f"{_heading(a, e)} / SGD" for a, e in columns if a == "ducb"]
+def timing_grid(timing: pd.DataFrame, unit: TimeUnit, looks: Looks | None = None) -> Grid:
+    """Table 1 (`milliseconds` per minibatch) or 2 (`seconds` per epoch): ours and, in brackets, the paper's.
+
+    The last columns are what those cost that choose their rate, as a multiple of SGD.
+    """
+    looks = looks or Looks(timing["algorithm"].unique())
+    published = TABLE_1 if unit == "milliseconds" else TABLE_2
+    columns = _columns(timing, looks)
+    base = columns.index(BASE) if BASE in columns else None
+    choosing = [at for at, (algorithm, _) in enumerate(columns) if looks.of(algorithm).chooses]
+    heads = [_heading(looks.label_of(algorithm), epoch) for algorithm, epoch in columns]
+    headings = ["batch size", *heads, *(f"{heads[at]} / {looks.label_of(BASE[0])}" for at in choosing)]
     rows = []
     for size in sorted(int(size) for size in timing["batch_size"].unique()):
         ours = [_cell(timing, unit, size, column) for column in columns]
-        theirs = [_published(published, size, column) for column in columns]
-        base = columns.index(("sgd", 0)) if ("sgd", 0) in columns else None
+        theirs = [published[size].of(*column) if size in published else None for column in columns]
         cells = [_pair(a, b, "#.3g", ".1f") for a, b in zip(ours, theirs, strict=True)]
-        for at, (algorithm, _) in enumerate(columns):
-            if algorithm == "ducb":
-                both = (_over(ours, at, base), _over(theirs, at, base))
-                cells.append(_pair(*both, ".2f", ".2f"))
+        cells += [_pair(_over(ours, at, base), _over(theirs, at, base), ".2f", ".2f") for at in choosing]
         rows.append((str(size), *cells))
     name = "Table 1. Milliseconds per minibatch" if unit == "milliseconds" else "Table 2. Seconds per epoch"
     return Grid(f"{name}; in brackets the paper's, on its hardware", tuple(headings), tuple(rows))
 
 
-def _columns(timing: pd.DataFrame) -> list[tuple[str, int]]:
-    """Those of the paper that were timed, then any other."""
+BASE = ("sgd", 0)
+"""What the paper compares with: the algorithm, and 0 because its time does not depend on the epoch."""
+
+
+def _columns(timing: pd.DataFrame, looks: Looks) -> list[tuple[str, int]]:
+    """Algorithm and epoch of each column, in the order in which algorithms are drawn."""
     found = {(str(row.algorithm), int(row.epoch)) for row in timing.itertuples()}
-    order = {algorithm: place for place, algorithm in enumerate(("sgd", "adadelta", "ducb"))}
-    return sorted(found, key=lambda column: (order.get(column[0], len(order)), column[1]))
+    order = {algorithm: place for place, algorithm in enumerate(looks)}
+    return sorted(found, key=lambda column: (order.get(column[0], len(order)), column))
 
 
-def _heading(algorithm: str, epoch: int) -> str:
-    name = ALGORITHM_NAMES.get(algorithm, algorithm)
-    return f"{name}, epoch {epoch}" if epoch else name
+def _heading(label: str, epoch: int) -> str:
+    return f"{label}, epoch {epoch}" if epoch else label
 
 
-def _cell(timing: pd.DataFrame, unit: Unit, size: int, column: tuple[str, int]) -> float | None:
+def _cell(timing: pd.DataFrame, unit: TimeUnit, size: int, column: tuple[str, int]) -> float | None:
     algorithm, epoch = column
     here = timing[(timing["batch_size"] == size) & (timing["algorithm"] == algorithm) & (timing["epoch"] == epoch)]
     return None if here.empty else float(here[unit].iloc[0])
-
-
-def _published(table: Mapping[int, tuple[float, ...]], size: int, column: tuple[str, int]) -> float | None:
-    if size not in table or column not in TABLE_COLUMNS:
-        return None
-    return table[size][TABLE_COLUMNS.index(column)]
 
 
 def _over(values: Sequence[float | None], at: int, base: int | None) -> float | None:

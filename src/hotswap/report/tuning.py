@@ -1,4 +1,7 @@
-"""The price of tuning: what a random search over SGD's settings finds with k trainings, against one run of DUCB.
+"""The price of tuning: what a random search over an algorithm's settings finds with k trainings.
+
+In the paper's study, the settings are SGD's, and one run of DUCB, which has no rate to tune, is what they are compared
+with.
 
 A person tries k of the N settings, drawn without replacement, and keeps the best. With the settings' results sorted,
 v₁ ≤ … ≤ v_N, the best of them is v_i with probability C(N − i, k − 1) / C(N, k).
@@ -6,6 +9,7 @@ v₁ ≤ … ≤ v_N, the best of them is v_i with probability C(N − i, k − 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hotswap.report.summaries import settings
+from hotswap.report.looks import Looks
+from hotswap.report.summaries import looks_of, setting_columns, settings
 
 __all__ = ["Tuning", "best_of", "price_of_tuning"]
 
@@ -26,19 +31,23 @@ class Tuning:
     """One measure's curve."""
 
     measure: Measure
+    tuned: str
+    """The algorithm whose settings are searched."""
+    reference: str
+    """The algorithm that chooses its rate itself."""
     expected: Numbers
     """`(N,)` the expected best of 1, 2, …, N settings."""
     low: Numbers
     """`(N,)` the best of k is below this in one of ten draws."""
     high: Numbers
     """`(N,)` and above this in one of ten."""
-    ducb: pd.Series
-    """DUCB's median over seeds, by batch size."""
+    levels: pd.Series
+    """What the reference reaches by batch size, the median over its seeds."""
 
     @property
     def one_run(self) -> float:
-        """What one run of DUCB gets whose batch size was chosen without thought: the median over batch sizes."""
-        return float(self.ducb.median())
+        """What one run of the reference gets at a batch size chosen without thought: the median over batch sizes."""
+        return float(self.levels.median())
 
     def caught_up(self, value: float) -> int | None:
         """The smallest k whose expected best is no worse than `value`; None if no search gets there."""
@@ -46,23 +55,34 @@ class Tuning:
         return int(reached[0]) + 1 if len(reached) else None
 
 
-def price_of_tuning(metrics: pd.DataFrame, measure: Measure) -> Tuning | None:
-    """The curve at the last epoch, each setting worth the median of its seeds; None where SGD or DUCB is missing.
+def price_of_tuning(metrics: pd.DataFrame, measure: Measure, looks: Looks | None = None) -> Tuning | None:
+    """The curve at the last epoch, each setting worth the median of its seeds.
 
-    A setting that diverged counts as bad as the worst that did not.
+    The algorithm with the most settings is searched; the first that chooses its rate itself is the reference. None
+    where either is missing. A setting that diverged counts as bad as the worst that did not.
     """
     if metrics.empty:
         return None
     table = settings(metrics, int(metrics["epoch"].max()))
-    ours = table[table["algorithm"] == "ducb"].set_index("batch_size")[measure].sort_index()
-    theirs = table.loc[table["algorithm"] == "sgd", measure].to_numpy()
+    reference, tuned = _pair(table, setting_columns(metrics), looks or looks_of(metrics))
+    levels = table[table["algorithm"] == reference].groupby("batch_size")[measure].median().sort_index()
+    theirs = table.loc[table["algorithm"] == tuned, measure].to_numpy()
     finite = theirs[np.isfinite(theirs)]
-    ours = ours[np.isfinite(ours)]
-    if ours.empty or len(finite) == 0:
+    levels = levels[np.isfinite(levels)]
+    if reference is None or tuned is None or levels.empty or len(finite) == 0:
         return None
     theirs = np.where(np.isfinite(theirs), theirs, finite.max())  # who tried it has paid for it: as bad as the worst
-    expected, low, high = best_of(theirs)
-    return Tuning(measure, expected, low, high, ours)
+    return Tuning(measure, tuned, reference, *best_of(theirs), levels)
+
+
+def _pair(table: pd.DataFrame, columns: Sequence[str], looks: Looks) -> tuple[str | None, str | None]:
+    """Which algorithm is the reference, and which is searched: one that has settings beside the batch size."""
+    own = [name for name in columns if name not in {"algorithm", "batch_size"}]
+    counts = table.loc[table[own].notna().any(axis=1), "algorithm"].value_counts()
+    there = set(table["algorithm"])
+    reference = next((name for name in looks if name in there and looks[name].chooses), None)
+    searched = [name for name in looks if name in counts and not looks[name].chooses]
+    return reference, max(searched, key=lambda name: counts[name], default=None)
 
 
 def best_of(values: Numbers) -> tuple[Numbers, Numbers, Numbers]:

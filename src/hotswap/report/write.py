@@ -14,7 +14,7 @@ from hotswap.report.claims import Claim, judge
 from hotswap.report.figures import draw_choices, draw_figure_1, draw_figure_2, draw_tuning
 from hotswap.report.figures.style import save
 from hotswap.report.origin import origin_of
-from hotswap.report.page import build_page
+from hotswap.report.page import render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import Results
 from hotswap.report.tables import Grid, claims_markdown, latex, markdown, timing_grid
@@ -62,12 +62,12 @@ def tables_of(results: Results) -> list[Grid]:
     """Tables 1 and 2, where there are timings."""
     if results.timing.empty:
         return []
-    return [timing_grid(results.timing, "milliseconds"), timing_grid(results.timing, "seconds")]
+    return [timing_grid(results.timing, unit, results.looks) for unit in ("milliseconds", "seconds")]
 
 
 def tuning_of(results: Results) -> list[Tuning]:
-    """The price of tuning by both measures, where there are runs of SGD and DUCB."""
-    found = (price_of_tuning(results.metrics, measure) for measure in ("train_nll", "test_error"))
+    """The price of tuning by both measures, where there are runs that were tuned and runs that needed no tuning."""
+    found = (price_of_tuning(results.metrics, measure, results.looks) for measure in ("train_nll", "test_error"))
     return [curve for curve in found if curve is not None]
 
 
@@ -75,10 +75,10 @@ def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Each file's name, and what writes it."""
     claims, tuning, tables = judge(results), tuning_of(results), tables_of(results)
     figures: dict[str, Figure | None] = {
-        "figure-1": draw_figure_1(results.metrics),
-        "figure-2": draw_figure_2(results.curves),
+        "figure-1": draw_figure_1(results.metrics, results.looks),
+        "figure-2": draw_figure_2(results.curves, results.looks),
         "choices": draw_choices(results),
-        "tuning": draw_tuning(tuning),
+        "tuning": draw_tuning(tuning, results.looks),
     }
     for name, figure in figures.items():
         if figure is not None:
@@ -88,7 +88,7 @@ def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
         yield f"table-{number}.md", _text(markdown(grid))
         yield f"table-{number}.tex", _text(latex(grid))
     yield "claims.md", _text(_claims(results, claims))
-    yield "index.html", _text(build_page(page_data(results, claims, tuning, tables, origin_of(results))))
+    yield "index.html", _text(render_page(page_data(results, claims, tuning, tables, origin_of(results))))
 
 
 def _text(text: str) -> Callable[[Path], None]:

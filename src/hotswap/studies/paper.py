@@ -61,6 +61,15 @@ class Timing(NamedTuple):
     ducb_epoch_300: float
     ducb_epoch_500: float
 
+    def of(self, algorithm: str, epoch: int) -> float | None:
+        """The time of an algorithm at an epoch, 0 where it does not depend on the epoch; None if it is not printed."""
+        return self._asdict().get(f"{algorithm}_epoch_{epoch}" if epoch else algorithm)
+
+    @property
+    def ducb(self) -> tuple[float, float, float]:
+        """DUCB's three columns, by epoch."""
+        return self.ducb_epoch_100, self.ducb_epoch_300, self.ducb_epoch_500
+
 
 TABLE_1: Mapping[int, Timing] = MappingProxyType(
     {

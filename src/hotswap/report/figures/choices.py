@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -20,35 +21,42 @@ LEAST = 1e-3  # of the steps; what is rarer is as good as never
 
 
 def draw_choices(results: Results) -> Figure | None:
-    """None where there are no runs of DUCB."""
-    shares, trials = chosen(results), trials_per_step(results.metrics)
+    """A row of pictures for each algorithm that chooses; None where there are no runs of any."""
+    shares = {name: found for name in results.arm_values if (found := chosen(results, name))}
     if not shares:
         return None
+    sizes = sorted({size for tables in shares.values() for size in tables})
     with styled():
-        count = len(shares)
-        figure = Figure(figsize=(2.3 * count + 3.6, 3.6), layout="constrained")
-        row = figure.subplots(1, count + 1, width_ratios=[1] * count + [1.5])
-        for axes, (size, table) in zip(row, shares.items(), strict=False):
-            edges = np.concatenate([[0], table.index.to_numpy()])
-            rates = np.asarray(results.rates)
-            bounds = _bounds(rates)
-            picture = axes.pcolormesh(
-                edges,
-                bounds,
-                np.maximum(table.to_numpy().T, LEAST),
-                norm=LogNorm(LEAST, 1),
-                cmap="cividis",
-                rasterized=True,
-            )
-            axes.set(yscale="log", title=f"batch {size}", xlabel="epoch")
-            axes.grid(visible=False)
-            axes.label_outer()
-        row[0].set_ylabel("learning rate")
-        bar = figure.colorbar(picture, ax=row[:count], location="bottom", shrink=0.4, aspect=40)
+        count = len(sizes)
+        figure = Figure(figsize=(2.3 * count + 3.6, 3.6 * len(shares)), layout="constrained")
+        grid = figure.subplots(len(shares), count + 1, squeeze=False, width_ratios=[1] * count + [1.5])
+        for row, (name, tables) in zip(grid, shares.items(), strict=True):
+            appearance = results.looks.of(name)
+            begin = f"{appearance.label}, " if len(shares) > 1 else ""
+            for axes, size in zip(row, sizes, strict=False):
+                if size not in tables:
+                    axes.set_visible(False)
+                    continue
+                picture = _picture(axes, tables[size], np.asarray(results.arm_values[name]))
+                axes.set_title(f"{begin}batch {size}")
+            row[0].set_ylabel("learning rate")
+            _trials(row[-1], trials_per_step(results.metrics, name), appearance.look.colour)
+        bar = figure.colorbar(picture, ax=grid[:, :count], location="bottom", shrink=0.4, aspect=40)
         bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         bar.set_label("steps of an epoch in which a rate was taken")
-        _trials(row[-1], trials)
     return figure
+
+
+def _picture(axes: Axes, table: pd.DataFrame, rates: NDArray[np.float64]) -> QuadMesh:
+    """One batch size: epochs across, rates up, the darker the rarer."""
+    edges = np.concatenate([[0], table.index.to_numpy()])
+    shares = np.maximum(table.to_numpy().T, LEAST)
+    norm = LogNorm(LEAST, 1)
+    picture = axes.pcolormesh(edges, _bounds(rates), shares, norm=norm, cmap="cividis", rasterized=True)
+    axes.set(yscale="log", xlabel="epoch")
+    axes.grid(visible=False)
+    axes.label_outer()
+    return picture
 
 
 def _bounds(rates: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -59,10 +67,10 @@ def _bounds(rates: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([[rates[0] ** 2 / between[0]], between, [rates[-1] ** 2 / between[-1]]])
 
 
-def _trials(axes: Axes, trials: dict[int, pd.Series]) -> None:
+def _trials(axes: Axes, trials: dict[int, pd.Series], colour: str) -> None:
     styles = line_styles(trials)
     for size, series in trials.items():
-        axes.plot(series.index, series, color="#0072B2", linestyle=styles[size], label=f"batch {size}")
+        axes.plot(series.index, series, color=colour, linestyle=styles[size], label=f"batch {size}")
     most = max(float(series.max()) for series in trials.values())
     axes.set(title="trials per step", xlabel="epoch", ylim=(0, 1.35 * most))
     axes.legend(loc="upper left", ncols=2)

@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from hotswap.report.figures.style import LOOKS, Look, error_axis, spread, styled
-from hotswap.report.summaries import settings, shown_epochs
+from hotswap.report.figures.style import MARKERS, error_axis, spread, styled
+from hotswap.report.looks import Appearance, Looks
+from hotswap.report.summaries import looks_of, settings, shown_epochs
 
 __all__ = ["draw_figure_1", "figure_1_data"]
 
@@ -19,9 +20,10 @@ def figure_1_data(metrics: pd.DataFrame) -> dict[int, pd.DataFrame]:
     return {epoch: settings(metrics, epoch) for epoch in shown_epochs(metrics)}
 
 
-def draw_figure_1(metrics: pd.DataFrame) -> Figure | None:
+def draw_figure_1(metrics: pd.DataFrame, looks: Looks | None = None) -> Figure | None:
     """None where there is nothing to show."""
     data = figure_1_data(metrics)
+    looks = looks or looks_of(metrics)
     floor = _floor(data)
     if floor is None:
         return None
@@ -29,15 +31,17 @@ def draw_figure_1(metrics: pd.DataFrame) -> Figure | None:
         figure = Figure(figsize=(5.2 * len(data), 4.8), layout="constrained")
         row = figure.subplots(1, len(data), sharex=True, sharey=True, squeeze=False)[0]
         for axes, (epoch, table) in zip(row, data.items(), strict=True):
-            _panel(axes, table, floor)
+            _panel(axes, table, looks, floor)
             axes.set_title(f"After {epoch} epoch{'s' if epoch > 1 else ''}")
         row[0].set_ylim(bottom=0.87 * row[0].get_ylim()[0])  # room for the batch sizes under the lowest marks
         for axes in row:
             error_axis(axes.yaxis)
         row[0].set_ylabel("test error")
-        figure.legend(handles=_legend(data[max(data)]), loc="outside lower center", ncols=2)
+        handles = _legend(data[max(data)], looks)
+        figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(handles) < 6 else 3)
         for axes, table in zip(row, data.values(), strict=True):
-            _label_ducb(axes, table, floor)
+            for name in looks.top():
+                _batch_sizes(axes, table[table["algorithm"] == name], looks[name], floor)
     return figure
 
 
@@ -48,12 +52,12 @@ def _floor(data: dict[int, pd.DataFrame]) -> float | None:
     return float(positive.min()) / 3 if len(positive) else None
 
 
-def _panel(axes: Axes, table: pd.DataFrame, floor: float) -> None:
+def _panel(axes: Axes, table: pd.DataFrame, looks: Looks, floor: float) -> None:
     shown = table[np.isfinite(table["train_nll"]) & (table["test_error"] > 0)]
-    for algorithm, look in LOOKS.items():
-        rows = shown[shown["algorithm"] == algorithm]
+    for name, appearance in looks.items():
+        rows = shown[shown["algorithm"] == name]
         if len(rows):
-            _marks(axes, rows, look, floor)
+            _marks(axes, rows, appearance, floor)
     axes.set(xscale="log", yscale="log", xlabel="training objective (negative log likelihood)")
     notes = []
     if len(shown) < len(table):
@@ -64,7 +68,8 @@ def _panel(axes: Axes, table: pd.DataFrame, floor: float) -> None:
         axes.set_title("; ".join(notes), loc="right", fontsize=7.5, fontweight="normal", color="#555555")
 
 
-def _marks(axes: Axes, rows: pd.DataFrame, look: Look, floor: float) -> None:
+def _marks(axes: Axes, rows: pd.DataFrame, appearance: Appearance, floor: float) -> None:
+    look = appearance.look
     x, y = rows["train_nll"].clip(lower=floor), rows["test_error"]
     least = rows["train_nll_min"].clip(lower=floor)
     most = rows["train_nll_max"].where(np.isfinite(rows["train_nll_max"]), x).clip(lower=floor)
@@ -73,19 +78,19 @@ def _marks(axes: Axes, rows: pd.DataFrame, look: Look, floor: float) -> None:
         y,
         xerr=(x - least, most - x),
         yerr=(y - rows["test_error_min"], rows["test_error_max"] - y),
-        fmt=look.marker,
+        fmt=MARKERS[look.marker],
         color=look.colour,
         markersize=look.size,
         markerfacecolor=look.colour if look.filled else "white",
         markeredgewidth=0 if look.filled else 1.5,
-        ecolor=look.colour if look.size > 5 else "#d5d8dc",  # of hundreds of settings the marks matter, not the bars
-        elinewidth=1.2 if look.size > 5 else 0.6,
+        ecolor="#d5d8dc" if appearance.many else look.colour,  # of hundreds of settings the marks matter, not the bars
+        elinewidth=0.6 if appearance.many else 1.2,
     )
 
 
-def _label_ducb(axes: Axes, table: pd.DataFrame, floor: float) -> None:
-    """Batch sizes under DUCB's marks, moved apart where marks are close."""
-    rows = table[(table["algorithm"] == "ducb") & np.isfinite(table["train_nll"]) & (table["test_error"] > 0)]
+def _batch_sizes(axes: Axes, table: pd.DataFrame, appearance: Appearance, floor: float) -> None:
+    """Batch sizes under an algorithm's marks, moved apart where marks are close."""
+    rows = table[np.isfinite(table["train_nll"]) & (table["test_error"] > 0)]
     if rows.empty:
         return
     low, high = np.log10(axes.get_xlim())
@@ -100,21 +105,22 @@ def _label_ducb(axes: Axes, table: pd.DataFrame, floor: float) -> None:
             ha="center",
             va="center",
             fontsize=7,
-            color=LOOKS["ducb"].colour,
+            color=appearance.look.colour,
             annotation_clip=True,
         )
 
 
-def _legend(last: pd.DataFrame) -> list[Line2D]:
-    """Names with the number of settings, most important first."""
+def _legend(last: pd.DataFrame, looks: Looks) -> list[Line2D]:
+    """Names with the number of settings, what lies on top first."""
     handles = []
-    for algorithm, look in reversed(LOOKS.items()):
-        count = int((last["algorithm"] == algorithm).sum())
+    for appearance in looks.from_top():
+        count, look = int((last["algorithm"] == appearance.name).sum()), appearance.look
         if count:
-            text = f"{look.name}: {count} setting{'s' if count > 1 else ''}"
-            text += ", by batch size" if algorithm == "ducb" else ""
+            text = f"{'hot-swapped ' if appearance.chooses else ''}{appearance.label}"
+            text += f": {count} setting{'s' if count > 1 else ''}"
+            text += ", by batch size" if appearance.name in looks.top() else ""
             face = look.colour if look.filled else "white"
-            handle = Line2D([], [], linestyle="", marker=look.marker, color=look.colour, label=text)
+            handle = Line2D([], [], linestyle="", marker=MARKERS[look.marker], color=look.colour, label=text)
             handle.set(markerfacecolor=face, markersize=max(look.size - 1, 4))
             handles.append(handle)
     bars = "bars: least to most of the seeds"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib import style
@@ -14,25 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-__all__ = ["LOOKS", "Look", "error_axis", "line_styles", "save", "spread", "styled"]
+__all__ = ["MARKERS", "error_axis", "line_styles", "save", "shade", "spread", "styled"]
 
 
-class Look(NamedTuple):
-    """How an algorithm is drawn."""
-
-    name: str
-    colour: str
-    marker: str
-    size: float
-    filled: bool
-
-
-LOOKS = {
-    "sgd": Look("SGD", "#8a8f98", "o", 3.0, filled=True),
-    "adadelta": Look("AdaDelta", "#D55E00", "^", 7.5, filled=False),
-    "ducb": Look("hot-swapped DUCB", "#0072B2", "o", 7.5, filled=True),
-}
-"""In the order of drawing: what matters lies on top."""
+MARKERS = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
+"""Matplotlib's names of an algorithm's marks."""
 
 LINES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
 
@@ -40,6 +26,13 @@ LINES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 1, 1, 1, 1,
 def line_styles(sizes: Iterable[int]) -> dict[int, Any]:
     """A line style for each batch size, by rank."""
     return {size: LINES[rank % len(LINES)] for rank, size in enumerate(sorted(set(sizes)))}
+
+
+def shade(colour: str, number: int) -> str:
+    """A colour for the first, second, ... of an algorithm's lines: by turns nearly black and a little lighter."""
+    share, towards = ((0.75, 0), (0.12, 255))[number % 2]
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round((1 - share) * part + share * towards):02x}" for part in parts)
 
 
 def error_axis(axis: Axis) -> None:

@@ -1,4 +1,4 @@
-"""The price of tuning: the expected best of k settings of SGD, against one run of DUCB."""
+"""The price of tuning: the expected best of k settings of an algorithm, against one run of one that needs none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from hotswap.report.figures.style import LOOKS, spread, styled
+from hotswap.report.figures.style import spread, styled
+from hotswap.report.looks import Appearance, Looks
 from hotswap.report.tuning import Tuning
 
 __all__ = ["draw_tuning"]
@@ -18,45 +19,49 @@ __all__ = ["draw_tuning"]
 NAMES = {"train_nll": "training objective", "test_error": "test error"}
 
 
-def draw_tuning(curves: Sequence[Tuning]) -> Figure | None:
-    """None where SGD or DUCB is missing."""
+def draw_tuning(curves: Sequence[Tuning], looks: Looks | None = None) -> Figure | None:
+    """None where either algorithm is missing."""
     if not curves:
         return None
+    looks = looks or Looks()
     with styled():
         figure = Figure(figsize=(6.2 * len(curves), 4.2))
         row = figure.subplots(1, len(curves), squeeze=False)
         for axes, curve in zip(row[0], curves, strict=True):
-            _panel(axes, curve)
+            _panel(axes, curve, looks.of(curve.tuned), looks.of(curve.reference))
         figure.tight_layout()
     return figure
 
 
-def _panel(axes: Axes, curve: Tuning) -> None:
+def _panel(axes: Axes, curve: Tuning, tuned: Appearance, reference: Appearance) -> None:
     tried = np.arange(1, len(curve.expected) + 1)
-    sgd, ducb = LOOKS["sgd"], LOOKS["ducb"]
-    axes.fill_between(tried, curve.low, curve.high, color=sgd.colour, alpha=0.25, linewidth=0, label="8 of 10 searches")
-    axes.plot(tried, curve.expected, color="#444444", linewidth=1.8, label="SGD: expected best of k settings")
-    axes.set(xscale="log", title=NAMES[curve.measure], xlabel="k, settings of SGD that were trained", xlim=(1, None))
+    band, colour = tuned.look.colour, reference.look.colour
+    axes.fill_between(tried, curve.low, curve.high, color=band, alpha=0.25, linewidth=0, label="8 of 10 searches")
+    axes.plot(
+        tried, curve.expected, color="#444444", linewidth=1.8, label=f"{tuned.label}: expected best of k settings"
+    )
+    across = f"k, settings of {tuned.label} that were trained"
+    axes.set(xscale="log", title=NAMES[curve.measure], xlabel=across, xlim=(1, None))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if curve.measure == "test_error":
-        worst = max(float(curve.ducb.max()), float(curve.expected[min(4, len(tried) - 1)]))
-        axes.set_ylim(0.97 * min(curve.expected[-1], curve.ducb.min()), 1.25 * worst)
+        worst = max(float(curve.levels.max()), float(curve.expected[min(4, len(tried) - 1)]))
+        axes.set_ylim(0.97 * min(curve.expected[-1], curve.levels.min()), 1.25 * worst)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
     else:
         axes.set_yscale("log")
-    values = curve.ducb if curve.measure == "test_error" else curve.ducb[curve.ducb > 0]
+    values = curve.levels if curve.measure == "test_error" else curve.levels[curve.levels > 0]
     for value in values:
-        axes.axhline(value, color=ducb.colour, linewidth=1)
+        axes.axhline(value, color=colour, linewidth=1)
         met = curve.caught_up(float(value))
         if met is not None:
-            axes.plot(met, value, "o", color=ducb.colour, markersize=6)
-    _labels(axes, curve, values)
-    if len(values) < len(curve.ducb):
-        axes.set_title(f"{len(curve.ducb) - len(values)} DUCB at 0: below", loc="right", fontsize=7.5)
+            axes.plot(met, value, "o", color=colour, markersize=6)
+    _labels(axes, curve, values, reference)
+    if len(values) < len(curve.levels):
+        axes.set_title(f"{len(curve.levels) - len(values)} {reference.label} at 0: below", loc="right", fontsize=7.5)
     axes.legend(loc="upper right")
 
 
-def _labels(axes: Axes, curve: Tuning, values: pd.Series) -> None:
+def _labels(axes: Axes, curve: Tuning, values: pd.Series, reference: Appearance) -> None:
     """Beside the lines, moved apart where they would lie on one another."""
     if values.empty:
         return
@@ -64,7 +69,7 @@ def _labels(axes: Axes, curve: Tuning, values: pd.Series) -> None:
     places = spread(height, 0.05)
     for (size, value), line, place in zip(values.items(), height, places, strict=True):
         met = curve.caught_up(float(value))
-        text = f"DUCB, batch {size}: " + ("no k" if met is None else f"k = {met}")
+        text = f"{reference.label}, batch {size}: " + ("no k" if met is None else f"k = {met}")
         axes.annotate(
             text,
             (1, line),
@@ -72,6 +77,6 @@ def _labels(axes: Axes, curve: Tuning, values: pd.Series) -> None:
             xycoords="axes fraction",
             va="center",
             fontsize=8,
-            color=LOOKS["ducb"].colour,
-            arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": LOOKS["ducb"].colour},
+            color=reference.look.colour,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": reference.look.colour},
         )

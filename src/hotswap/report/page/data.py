@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from hotswap.report.choices import chosen, trials_per_step
 from hotswap.report.claims import Claim
 from hotswap.report.origin import Origin
 from hotswap.report.results import Results
-from hotswap.report.summaries import ALGORITHM_NAMES, SETTING, label, settings, shown_epochs
+from hotswap.report.summaries import settings_of, shown_epochs
 from hotswap.report.tables import Grid
 from hotswap.report.tuning import Tuning
 
@@ -29,41 +29,58 @@ def page_data(
     return {
         "name": results.name,
         "datasets": sorted({DATASETS.get(spec.dataset, spec.dataset) for spec in results.specs}),
+        "algorithms": _algorithms(results),
         "missing": list(results.missing),
         "epochs": list(shown_epochs(results.metrics)),
         "recorded": sorted(int(epoch) for epoch in results.metrics["epoch"].unique()),
-        "settings": _settings(results.metrics),
+        "settings": _settings(results),
         "claims": [asdict(claim) for claim in claims],
         "tuning": {curve.measure: _tuning(curve) for curve in tuning},
         "choices": _choices(results),
-        "singles": _singles(results.curves),
+        "singles": _singles(results),
         "tables": [grid._asdict() for grid in tables],
         "origin": asdict(origin),
     }
 
 
-def _settings(metrics: pd.DataFrame) -> list[dict[str, Any]]:
+def _algorithms(results: Results) -> dict[str, dict[str, Any]]:
+    """By name: what each is called and how it is drawn, what lies on top first."""
+    top = results.looks.top()
+    return {
+        shown.name: {
+            "label": shown.label,
+            "colour": shown.look.colour,
+            "dark": shown.look.dark or shown.look.colour,
+            "marker": shown.look.marker,
+            "size": shown.look.size,
+            "dashes": shown.look.dashes,
+            "layer": shown.look.layer,
+            "many": shown.many,
+            "top": shown.name in top,
+        }
+        for shown in results.looks.from_top()
+    }
+
+
+def _settings(results: Results) -> list[dict[str, Any]]:
     """One entry per setting: what it is, both measures at the shown epochs, and its medians at every recorded one."""
-    moments = {epoch: settings(metrics, epoch).set_index(SETTING) for epoch in shown_epochs(metrics)}
+    epochs, columns = shown_epochs(results.metrics), results.setting_columns
     entries = []
-    for key, rows in metrics.groupby(SETTING, dropna=False, sort=True):
-        row = pd.Series(dict(zip(SETTING, key, strict=True)))
+    for key, rows in results.metrics.groupby(columns, dropna=False, sort=True):
+        row = pd.Series(dict(zip(columns, key, strict=True)))
         medians = rows.groupby("epoch")[["train_nll", "test_error", "mean_lr", "trials"]].median()
         entry = {
-            "label": label(row),
+            "label": results.label(row),
             "algorithm": row["algorithm"],
             "batch": int(row["batch_size"]),
-            "lr": _number(row["lr"]),
-            "decay": _number(row["lr_decay"]),
-            "momentum": _number(row["momentum"]),
-            "at": {str(epoch): _moment(rows[rows["epoch"] == epoch]) for epoch in moments},
+            "at": {str(epoch): _moment(rows[rows["epoch"] == epoch]) for epoch in epochs},
             "curve": {
                 "epoch": [int(epoch) for epoch in medians.index],
                 "nll": _numbers(medians["train_nll"]),
                 "error": _numbers(medians["test_error"]),
             },
         }
-        if row["algorithm"] == "ducb":
+        if results.looks[row["algorithm"]].chooses:
             entry["curve"] |= {"rate": _numbers(medians["mean_lr"]), "trials": _numbers(medians["trials"])}
         entries.append(entry)
     return entries
@@ -84,51 +101,72 @@ def _moment(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _tuning(curve: Tuning) -> dict[str, Any]:
     return {
+        "tuned": curve.tuned,
+        "reference": curve.reference,
         "expected": _numbers(curve.expected),
         "low": _numbers(curve.low),
         "high": _numbers(curve.high),
-        "ducb": {str(size): _number(value) for size, value in curve.ducb.items()},
+        "levels": {str(size): _number(value) for size, value in curve.levels.items()},
         "one_run": _number(curve.one_run),
         "caught_up": curve.caught_up(curve.one_run),
-        "caught_up_by_batch": {str(size): curve.caught_up(float(value)) for size, value in curve.ducb.items()},
+        "caught_up_by_batch": {str(size): curve.caught_up(float(value)) for size, value in curve.levels.items()},
     }
 
 
-def _choices(results: Results) -> dict[str, Any]:
-    """By batch size: the share of steps in which each arm was taken, epoch by epoch, and trials per step."""
-    shares, trials = chosen(results), trials_per_step(results.metrics)
-    return {
-        "rates": _numbers(results.rates),
-        "share": {
-            str(size): {"epoch": [int(e) for e in table.index], "arms": [_numbers(row) for row in table.to_numpy()]}
-            for size, table in shares.items()
-        },
-        "trials": {
-            str(size): {"epoch": [int(e) for e in series.index], "mean": _numbers(series)}
-            for size, series in trials.items()
-        },
-    }
+def _choices(results: Results) -> list[dict[str, Any]]:
+    """Of each algorithm that chooses, by batch size: how often each arm was taken and trials per step, by epoch."""
+    names = [name for name, shown in results.looks.items() if shown.chooses]
+    return [
+        {
+            "algorithm": name,
+            "rates": _numbers(results.arm_values.get(name, ())),
+            "share": {
+                str(size): {"epoch": [int(e) for e in table.index], "arms": [_numbers(row) for row in table.to_numpy()]}
+                for size, table in chosen(results, name).items()
+            },
+            "trials": {
+                str(size): {"epoch": [int(e) for e in series.index], "mean": _numbers(series)}
+                for size, series in trials_per_step(results.metrics, name).items()
+            },
+        }
+        for name in names
+    ]
 
 
-def _singles(curves: pd.DataFrame) -> list[dict[str, Any]]:
+def _singles(results: Results) -> list[dict[str, Any]]:
     """The runs of Figure 2 against the clock, by algorithm and batch size."""
     names = {"seconds": "seconds", "test_error": "error", "train_nll": "nll", "mean_lr": "rate", "grad_norm": "norm"}
-    order = list(ALGORITHM_NAMES)
-    found = []
-    for run, rows in curves.sort_values("epoch").groupby("run"):
-        first = rows.iloc[0]
-        sgd = first["algorithm"] == "sgd"
-        found.append(
-            {
-                "run": run,
-                "label": label(first),
-                "short": f"SGD {first['lr']:g}, {first['momentum']:g}" if sgd else str(first["batch_size"]),
-                "algorithm": first["algorithm"],
-                "batch": int(first["batch_size"]),
-                **{short: _numbers(rows[name]) for name, short in names.items()},
-            }
-        )
+    order = [shown.name for shown in results.looks.from_top()]
+    runs = {str(run): rows for run, rows in results.curves.sort_values("epoch").groupby("run")}
+    shorts = _shorts(results, {run: rows.iloc[0] for run, rows in runs.items()})
+    found = [
+        {
+            "run": run,
+            "label": results.label(rows.iloc[0]),
+            "short": shorts[run],
+            "algorithm": str(rows["algorithm"].iloc[0]),
+            "batch": int(rows["batch_size"].iloc[0]),
+            **{short: _numbers(rows[name]) for name, short in names.items()},
+        }
+        for run, rows in runs.items()
+    ]
     return sorted(found, key=lambda entry: (order.index(entry["algorithm"]), entry["batch"], entry["run"]))
+
+
+def _shorts(results: Results, runs: Mapping[str, pd.Series]) -> dict[str, str]:
+    """What to write at the end of a line: the batch size or, of an algorithm with settings, what tells its runs apart.
+
+    As few of the settings as do so, beginning with the first.
+    """
+    columns = [name for name in results.setting_columns if name in results.curves]
+    values = {run: tuple(settings_of(row, columns).values()) for run, row in runs.items()}
+    shorts = {}
+    for run, row in runs.items():
+        alike = {values[other] for other in runs if runs[other]["algorithm"] == row["algorithm"]}
+        enough = (n for n in range(1, len(values[run])) if len({value[:n] for value in alike}) == len(alike))
+        told = ", ".join(f"{value:g}" for value in values[run][: next(enough, None)])
+        shorts[run] = f"{results.looks.label_of(row['algorithm'])} {told}" if told else str(row["batch_size"])
+    return shorts
 
 
 def _number(value: float) -> float | None:

@@ -5,7 +5,7 @@
 function header() {
   const { origin, settings, claims, tuning } = data;
   document.title = `Hot swapping: the study “${data.name}”`;
-  const names = Object.keys(NAMES).filter((name) => settings.some((s) => s.algorithm === name)).map(nameOf);
+  const names = algorithms.filter((name) => settings.some((s) => s.algorithm === name)).map(nameOf);
   const runs = `: ${count(origin.runs, "training run")} of ${list(names)}.`;
   const what = origin.runs ? runs : ", which has no training runs yet.";
   const on = data.datasets.length ? ` on ${list(data.datasets)}` : "";
@@ -20,13 +20,14 @@ function header() {
   }
   for (const [name, measure] of [["test_error", "error"], ["train_nll", "nll"]].filter(([name]) => tuning[name])) {
     const { caught_up: k, one_run: one, expected } = tuning[name];
+    const [tuned, reference] = [tuning[name].tuned, tuning[name].reference].map(nameOf);
     const { title, format } = MEASURES[measure];
-    const goal = `the ${title.toLowerCase()} of one DUCB run, ${format(one)}`;
+    const goal = `the ${title.toLowerCase()} of one ${reference} run, ${format(one)}`;
     if (k === null) {
-      card("never", `does a random search over SGD’s settings match ${goal}: `,
+      card("never", `does a random search over ${tuned}’s settings match ${goal}: `,
         `the best of all ${expected.length} has ${format(expected.at(-1))}`);
     } else {
-      card(k.toLocaleString("en"), `training${k === 1 ? "" : "s"} of SGD with random settings, on average, match ${goal}`);
+      card(k.toLocaleString("en"), `training${k === 1 ? "" : "s"} of ${tuned} with random settings, on average, match ${goal}`);
     }
   }
   const times = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
@@ -53,9 +54,23 @@ function provenance() {
 
 // ---- Figure 1.
 
-const mark = (algorithm, size = 1) => (algorithm === "adadelta"
-  ? svg("path", { class: "mark", d: `M0 ${-6.5 * size}L${6 * size} ${4.5 * size}H${-6 * size}Z` })
-  : svg("circle", { class: "mark", r: (algorithm === "ducb" ? 6.2 : 2.9) * size }));
+const SHAPES = {
+  triangle: [[0, -6.5], [6, 4.5], [-6, 4.5]],
+  square: [[-5.4, -5.4], [5.4, -5.4], [5.4, 5.4], [-5.4, 5.4]],
+  diamond: [[0, -7.4], [6.4, 0], [0, 7.4], [-6.4, 0]],
+};
+const SIGNS = { circle: "●", triangle: "▲", square: "■", diamond: "◆" };
+const RADIUS = 6.2; // of the circle beside which the shapes look equally large
+
+/** Sizes are in points, as the figures in print have them. */
+const radiusOf = (algorithm) => 0.7 + lookOf(algorithm).size * 0.7333;
+
+function mark(algorithm, size = 1) {
+  const [{ marker }, r] = [lookOf(algorithm), radiusOf(algorithm) * size];
+  if (!SHAPES[marker]) return svg("circle", { class: "mark", r });
+  const corners = SHAPES[marker].map((corner) => corner.map((at) => (at * r) / RADIUS).join(" "));
+  return svg("path", { class: "mark", d: `M${corners.join("L")}Z` });
+}
 
 const LETTERS = ["A", "B", "C", "D"];
 
@@ -76,13 +91,12 @@ function figure1() {
     const why = whyMissing("measurements", "There are no measurements of training runs: nothing to draw.");
     return $("scatter").append(none(why));
   }
-  const algorithms = unique(["ducb", "adadelta", "sgd", ...settings.map((s) => s.algorithm)])
-    .filter((name) => settings.some((s) => s.algorithm === name));
+  const present = algorithms.filter((name) => settings.some((s) => s.algorithm === name));
   const batches = unique(settings.map((s) => s.batch)).sort((a, b) => a - b);
   const moments = settings.flatMap((s) => epochs.map((epoch) => s.at[epoch]));
   const errors = moments.flatMap((m) => m.error).filter(known);
   const cut = breakOf(moments.map((m) => m.error[0]).filter(known));
-  const state = { epoch: last, algorithms: new Set(algorithms), batches: new Set(batches) };
+  const state = { epoch: last, algorithms: new Set(present), batches: new Set(batches) };
   const best = (algorithm) => settings.filter((s) => s.algorithm === algorithm && drawable(s))
     .sort((a, b) => a.at[last].error[0] - b.at[last].error[0])[0];
   const free = [0, 1, 2, 3]; // a pick keeps its letter for as long as it is picked
@@ -112,7 +126,7 @@ function figure1() {
       state.epoch = epoch;
       curves();
     });
-    group("Algorithm", "checkbox", algorithms.map((value) => ({ value, text: nameOf(value), icon: icon(value) })),
+    group("Algorithm", "checkbox", present.map((value) => ({ value, text: nameOf(value), icon: icon(value) })),
       toggle(state.algorithms));
     group("Batch size", "checkbox", batches.map((value) => ({ value })), toggle(state.batches));
   }
@@ -140,17 +154,16 @@ function figure1() {
       rules(place, upper, above, split - 24);
       root.append(words(left + 8, split - 12, `axis squeezed above ${shortPercent(cut)}`, "start", "small"));
     }
-    const order = ["sgd", "adadelta", "ducb"]; // few and large over many and small
-    const sorted = settings.map((setting, i) => ({ setting, i }))
-      .sort((a, b) => order.indexOf(a.setting.algorithm) - order.indexOf(b.setting.algorithm));
+    const depth = ({ setting }) => -algorithms.indexOf(setting.algorithm); // what lies on top comes first there
+    const sorted = settings.map((setting, i) => ({ setting, i })).sort((a, b) => depth(a) - depth(b));
     dots = sorted.map(({ setting, i }) => {
       const { algorithm, batch } = setting;
       const bar = svg("path", { class: "bar" });
       const node = svg("g", { class: `dot ${classOf(algorithm)}`, "data-i": i }, bar, mark(algorithm, narrow ? 0.85 : 1));
-      const few = algorithm !== "sgd";
+      const few = !lookOf(algorithm).many;
       const name = few ? node.appendChild(words(0, 0, String(batch), "middle", "name halo")) : null;
       root.append(node);
-      return { setting, i, node, bar, name, r: few ? 6 : 2.9 };
+      return { setting, i, node, bar, name, r: radiusOf(algorithm) };
     });
     picked = root.appendChild(svg("g"));
     ring = root.appendChild(svg("circle", { class: "ring off", r: 10 }));
@@ -199,7 +212,7 @@ function figure1() {
     for (const { x, y, name, setting } of named) {
       const half = 4 * name.textContent.length;
       const sides = [[0, -11], [0, 19], [-half - 11, 4], [half + 11, 4]]; // the middle of the text's base line
-      if (setting.algorithm !== "ducb") [sides[0], sides[1]] = [sides[1], sides[0]];
+      if (!lookOf(setting.algorithm).top) [sides[0], sides[1]] = [sides[1], sides[0]];
       const boxes = sides.map(([dx, dy]) => [x + dx - half, y + dy - 10, x + dx + half, y + dy + 1]);
       const costs = boxes.map((box) => taken.reduce((sum, other) => sum + overlap(box, other), 0));
       const best = costs.indexOf(Math.min(...costs));
@@ -311,7 +324,8 @@ function figure1() {
         id: String(slot), name: setting.label, cls: `pick${slot}`, end: LETTERS[slot],
         xs: setting.curve.epoch, ys: setting.curve[kind],
       }));
-      const only = kind === "rate" || kind === "trials" ? ", DUCB" : "";
+      const having = unique(shown.filter(({ setting }) => setting.curve[kind]).map(({ setting }) => setting.algorithm));
+      const only = kind === "rate" || kind === "trials" ? `, ${list(having.map(nameOf))}` : "";
       responsive(plotIn(hosts), (host) => lineChart(host, {
         lines, height: kinds.length > 2 ? 124 : 240, right: 26, left: 46, top: 24, label: `${title} against epochs`,
         x: { log: true, tick: number, title: "epoch" },
@@ -327,11 +341,11 @@ function figure1() {
   }
 
   controls();
-  algorithms.map(best).filter(Boolean).slice(0, 4).forEach((setting) => picks.push({ setting, slot: free.shift() }));
+  present.map(best).filter(Boolean).slice(0, 4).forEach((setting) => picks.push({ setting, slot: free.shift() }));
   responsive($("scatter"), draw);
   curves();
   $("runs").addEventListener("keydown", (event) => { if (event.key === "Escape") clear(); });
-  const signs = algorithms.map((name) => `${{ ducb: "●", adadelta: "▲" }[name] ?? "•"} ${nameOf(name)}`);
+  const signs = present.map((name) => `${lookOf(name).many ? "•" : SIGNS[lookOf(name).marker]} ${nameOf(name)}`);
   const key = `${signs.join("   ")}   The numbers beside marks are batch sizes.`;
   $("scatter").before(html("p", { class: "quiet paper-only" }, key));
 }
@@ -341,12 +355,14 @@ function figure1() {
 function tuningCharts() {
   const kinds = [["train_nll", "nll"], ["test_error", "error"]].filter(([name]) => data.tuning[name]);
   const host = $("tuning-charts");
-  if (!kinds.length) return host.append(none("This needs finished settings of both SGD and DUCB, which are not here."));
+  const why = "This needs finished settings of an algorithm whose rate is tuned, such as SGD, and of one that chooses its "
+    + "rate itself, such as DUCB; they are not here.";
+  if (!kinds.length) return host.append(none(why));
   for (const [name, measure] of kinds) {
     const curve = data.tuning[name];
     const { title, format } = MEASURES[measure];
     const figure = figureIn(host, `Best ${title.toLowerCase()} of k trainings`);
-    const every = [...curve.expected, ...curve.low, ...curve.high, ...Object.values(curve.ducb)].filter(known);
+    const every = [...curve.expected, ...curve.low, ...curve.high, ...Object.values(curve.levels)].filter(known);
     // The first few trainings have so much more error that the rest would be flat; they leave at the top.
     const most = measure === "error" && known(curve.one_run) ? 1.5 * curve.one_run : Infinity;
     const cut = Math.min(Math.max(...every), most);
@@ -357,55 +373,60 @@ function tuningCharts() {
 }
 
 function tuningChart(host, curve, { title, format, tick }, domain) {
-  const { expected, low, high, ducb, caught_up: k, caught_up_by_batch: reached, one_run: one } = curve;
+  const { expected, low, high, levels, caught_up: k, caught_up_by_batch: reached, one_run: one } = curve;
+  const [tuned, reference] = [curve.tuned, curve.reference].map(nameOf);
+  const colours = classOf(curve.reference);
   const trials = expected.map((_, i) => i + 1);
   const end = trials.length;
-  const sizes = Object.keys(ducb).filter((size) => known(ducb[size])).sort((a, b) => a - b);
+  const sizes = Object.keys(levels).filter((size) => known(levels[size])).sort((a, b) => a - b);
   const match = (size) => (reached[size] === null ? "no number of trainings gets there"
     : `matched by the best of ${count(reached[size], "training")}`);
   const search = {
-    id: "search", name: "SGD, random search", cls: "search", xs: trials, ys: expected,
+    id: "search", name: `${tuned}, random search`, cls: "search", xs: trials, ys: expected,
     tip: (i) => [`Best of ${count(i + 1, "training")}: ${format(expected[i])}`,
       `eight of ten: ${format(low[i])} to ${format(high[i])}`],
   };
   const flat = sizes.map((size) => ({
-    id: size, name: `DUCB, batch ${size}`, cls: `ducb flat${ducb[size] === one ? " main" : ""}`, end: `DUCB ${size}`,
-    xs: [1, end], ys: [ducb[size], ducb[size]], tip: () => [`${title}: ${format(ducb[size])}`, match(size)],
+    id: size, name: `${reference}, batch ${size}`, cls: `${colours} flat${levels[size] === one ? " main" : ""}`,
+    end: `${reference} ${size}`, xs: [1, end], ys: [levels[size], levels[size]],
+    tip: () => [`${title}: ${format(levels[size])}`, match(size)],
   }));
   lineChart(host, {
-    lines: [...flat, search], height: 340, right: 84, bottom: 36,
-    label: `${title} of the best of k trainings of SGD, against DUCB`,
-    x: { log: true, domain: [1, Math.max(2, end)], tick: number, title: "k, trainings of SGD" },
+    lines: [...flat, search], height: 340, right: Math.max(84, roomFor(flat)), bottom: 36,
+    label: `${title} of the best of k trainings of ${tuned}, against ${reference}`,
+    x: { log: true, domain: [1, Math.max(2, end)], tick: number, title: `k, trainings of ${tuned}` },
     y: { log: true, domain, format, tick, title },
     before({ x, y }, inner) {
       const edge = (values) => trials.map((trial, i) => `${x(trial)} ${y(values[i])}`);
-      inner.append(svg("path", { class: "band", d: `M${[...edge(high), ...edge(low).reverse()].join("L")}Z` }));
+      inner.append(svg("path", { class: `band ${classOf(curve.tuned)}`, d: `M${[...edge(high), ...edge(low).reverse()].join("L")}Z` }));
     },
     after({ root, x, y, high: floor }) {
       const third = Math.min(3, end);
       root.append(words(x(third) + 8, y(expected[third - 1]) - 4, search.name, "start", "halo"));
       for (const size of sizes.filter((size) => reached[size] !== null)) {
-        root.append(svg("circle", { class: "meet", r: 3.5, cx: x(reached[size]), cy: y(ducb[size]) }));
+        root.append(svg("circle", { class: `meet ${colours}`, r: 3.5, cx: x(reached[size]), cy: y(levels[size]) }));
       }
       if (k === null) return;
       root.append(
         svg("line", { class: "moment", x1: x(k), x2: x(k), y1: y(one), y2: floor }),
-        svg("circle", { class: "meet main", r: 5, cx: x(k), cy: y(one) }),
+        svg("circle", { class: `meet main ${colours}`, r: 5, cx: x(k), cy: y(one) }),
         words(x(k), y(one) - 12, `k = ${k}`, "middle", "halo strong"));
     },
   });
 }
 
-function tuningSentence({ expected, caught_up: k, caught_up_by_batch: reached, one_run: one }, format, cut) {
+function tuningSentence(curve, format, cut) {
+  const { expected, caught_up: k, caught_up_by_batch: reached, one_run: one } = curve;
+  const [tuned, reference] = [curve.tuned, curve.reference].map(nameOf);
   const strong = (text) => html("b", null, text);
   const all = expected.length;
   const rest = k === null
-    ? [strong("never"), ` matches it: the best of all ${all} settings of SGD has ${format(expected.at(-1))}.`]
-    : ["needs ", strong(count(k, "training")), ` of SGD, of ${all} settings, to match it on average.`];
+    ? [strong("never"), ` matches it: the best of all ${all} settings of ${tuned} has ${format(expected.at(-1))}.`]
+    : ["needs ", strong(count(k, "training")), ` of ${tuned}, of ${all} settings, to match it on average.`];
   const sizes = Object.keys(reached).sort((a, b) => a - b).map((size) => `${size}: ${reached[size] ?? "never"}`);
   const more = expected[0] > cut ? ` A single training has ${format(expected[0])} on average, above the chart.` : "";
-  return html("p", { class: "caption" }, "One DUCB run gets ", strong(format(one)),
-    " (the median over batch sizes). A random search ", rest, ` By batch size of DUCB: ${sizes.join(", ")}.${more}`);
+  return html("p", { class: "caption" }, `One ${reference} run gets `, strong(format(one)),
+    " (the median over batch sizes). A random search ", rest, ` By batch size of ${reference}: ${sizes.join(", ")}.${more}`);
 }
 
 // ---- What the bandit chose.
@@ -420,24 +441,31 @@ const ofColour = (t) => (t < 0.5
 
 function choiceCharts() {
   const host = $("choice-charts");
-  const { rates, share, trials } = data.choices;
-  const sizes = Object.keys(share).sort((a, b) => a - b);
-  if (sizes.length && rates.length) {
-    $("heat-legend").append(heatLegend());
-    for (const size of sizes) {
-      responsive(plotIn(figureIn(host, `Batch size ${size}`)), (chart) => heatMap(chart, size, share[size], rates));
-    }
-  } else host.append(none("There are no records of which rate was taken, so what the bandit chose cannot be shown."));
-  const timed = Object.keys(trials).sort((a, b) => a - b).filter((size) => trials[size].mean.some(known));
-  if (!timed.length) return host.append(none("There are no runs of DUCB, so there are no trials to count."));
-  const lines = timed.map((size, i) => ({
-    id: size, name: `DUCB, batch ${size}`, cls: `step${i % 5}`, end: size, xs: trials[size].epoch, ys: trials[size].mean,
-  }));
-  responsive(plotIn(figureIn(host, "Trials per step, all batch sizes")), (chart) => lineChart(chart, {
-    lines, height: 296, right: 44, left: 40, label: "Trials per step against epochs",
-    x: { tick: number, title: "epoch" }, y: { format: number, tick: number, title: "Trials per step" },
-    onPoint: (id) => highlight(chart, id),
-  }));
+  const inOrder = (sizes) => Object.keys(sizes).sort((a, b) => a - b);
+  const maps = data.choices.filter(({ rates }) => rates.length)
+    .flatMap((choice) => inOrder(choice.share).map((size) => ({ choice, size })));
+  if (maps.length) $("heat-legend").append(heatLegend());
+  else host.append(none("There are no records of which rate was taken, so what the bandit chose cannot be shown."));
+  const several = unique(maps.map(({ choice }) => choice)).length > 1;
+  for (const { choice, size } of maps) {
+    const title = several ? `${nameOf(choice.algorithm)}, batch size ${size}` : `Batch size ${size}`;
+    responsive(plotIn(figureIn(host, title)), (chart) => heatMap(chart, title, size, choice.share[size], choice.rates));
+  }
+  const charts = data.choices.map(({ algorithm, trials }) => ({
+    algorithm, lines: inOrder(trials).filter((size) => trials[size].mean.some(known)).map((size, i) => ({
+      id: size, name: `${nameOf(algorithm)}, batch ${size}`, cls: `step${i % 5}`, end: size, xs: trials[size].epoch,
+      ys: trials[size].mean,
+    })),
+  })).filter(({ lines }) => lines.length);
+  if (!charts.length) host.append(none("There are no runs that choose among rates, so there are no trials to count."));
+  for (const { algorithm, lines } of charts) {
+    const whose = charts.length > 1 ? `${nameOf(algorithm)}, all batch sizes` : "all batch sizes";
+    responsive(plotIn(figureIn(host, `Trials per step, ${whose}`)), (chart) => lineChart(chart, {
+      lines, height: 296, right: 44, left: 40, label: `Trials per step against epochs, ${nameOf(algorithm)}`,
+      x: { tick: number, title: "epoch" }, y: { format: number, tick: number, title: "Trials per step" },
+      onPoint: (id) => highlight(chart, id),
+    }));
+  }
 }
 
 function heatLegend() {
@@ -454,14 +482,14 @@ function heatLegend() {
   return html("p", { class: "quiet" }, "Share of an epoch’s steps", bar);
 }
 
-function heatMap(host, size, { epoch, arms }, rates) {
+function heatMap(host, title, size, { epoch, arms }, rates) {
   const [left, top, cell, gap] = [46, 4, 7.4, 6];
   const width = Math.max(host.clientWidth, 200);
   const high = top + cell * rates.length;
   const column = (width - left - 4) / epoch.length;
   const rows = rates.length;
   const height = high + gap + cell + 36;
-  const label = `Rates chosen at batch size ${size}, by epoch; arrow keys read the cells`;
+  const label = `Rates chosen, ${title}, by epoch; arrow keys read the cells`;
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, "aria-label": label });
   root.append(svg("rect", { class: "ground", x: left, y: top, width: column * epoch.length, height: high - top }));
   root.append(svg("rect", { class: "ground", x: left, y: high + gap, width: column * epoch.length, height: cell }));
@@ -615,4 +643,18 @@ function origin() {
   $("origin-list").append(html("dl", null, told));
 }
 
-for (const section of [header, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();
+/** Sentences of the page that speak of an algorithm name the one that this study has. */
+function names() {
+  const curve = Object.values(data.tuning)[0];
+  const choosing = data.choices.map(({ algorithm }) => nameOf(algorithm));
+  const told = {
+    tuned: curve && nameOf(curve.tuned),
+    reference: curve && nameOf(curve.reference),
+    choosing: choosing.length > 1 ? "Each bandit" : choosing[0],
+  };
+  for (const word of document.querySelectorAll("[data-name-of]")) {
+    word.textContent = told[word.dataset.nameOf] ?? word.textContent;
+  }
+}
+
+for (const section of [names, header, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();

@@ -1,12 +1,28 @@
 // What every figure of the page is drawn with: elements, numbers as text, axes, lines, labels, tooltips.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const NAMES = { ducb: "DUCB", adadelta: "AdaDelta", sgd: "SGD" };
-const nameOf = (algorithm) => NAMES[algorithm] ?? algorithm;
-const classOf = (algorithm) => (algorithm in NAMES ? algorithm : "other");
 const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
 const unique = (values) => [...new Set(values)];
 const last = data.epochs.at(-1);
+
+// ---- Algorithms: what the data say of how each is called and drawn. Styles know them by number, never by name.
+
+const algorithms = Object.keys(data.algorithms);
+const lookOf = (algorithm) => data.algorithms[algorithm];
+const nameOf = (algorithm) => lookOf(algorithm).label;
+const classOf = (algorithm) => {
+  const { many, dashes } = lookOf(algorithm);
+  return `algorithm${algorithms.indexOf(algorithm)} ${dashes}${many ? " many" : ""}`;
+};
+{
+  const colour = (value) => (CSS.supports("color", value) ? value : "currentcolor");
+  const each = (text) => algorithms.map((name, i) => text(`algorithm${i}`, lookOf(name))).join(" ");
+  document.head.append(Object.assign(document.createElement("style"), { textContent: [
+    `:root { ${each((id, look) => `--${id}: ${colour(look.colour)};`)} }`,
+    `@media screen and (prefers-color-scheme: dark) { :root { ${each((id, look) => `--${id}: ${colour(look.dark)};`)} } }`,
+    each((id) => `.${id} { --c: var(--${id}); }`),
+  ].join("\n") }));
+}
 
 // ---- Elements. Text only ever becomes a text node, so that no name can become markup.
 

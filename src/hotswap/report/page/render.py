@@ -6,10 +6,10 @@ import json
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["build_page"]
+__all__ = ["render_page"]
 
 
-def build_page(data: dict[str, Any]) -> str:
+def render_page(data: dict[str, Any]) -> str:
     """The page as one string of HTML."""
     parts = files("hotswap.report.page")
     template, style, plot, page = (

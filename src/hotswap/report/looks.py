@@ -1,0 +1,183 @@
+"""How the algorithms of a study are called and drawn, in one place for tables, figures and page.
+
+What an algorithm's own class says of it (`Family.label`, `Family.look`) holds. A study may have further families of one
+algorithm under names of their own, and a table may hold runs of an algorithm that is not registered here: these get
+their name as a label, and a look that no other algorithm of the study has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from hotswap.studies.algorithms import ALGORITHMS, Family, Look
+
+if TYPE_CHECKING:
+    from hotswap.studies.specification.study import StudySpec
+
+__all__ = ["Appearance", "Looks", "families_of"]
+
+PALETTE = (
+    ("#009E73", "#4cc9a0"),
+    ("#CC79A7", "#e08bbd"),
+    ("#E69F00", "#f2c14e"),
+    ("#332288", "#9d8cf0"),
+    ("#882255", "#d4618f"),
+    ("#56B4E9", "#b5e2ff"),
+    ("#999933", "#c9c95a"),
+    ("#222222", "#f2f2f2"),
+    ("#7A4A1E", "#b98a5c"),
+)
+"""Colours on white and on dark for what has none of its own: of Okabe and Ito, and of Paul Tol, told apart also by
+colour-blind readers."""
+
+MARKERS: tuple[Literal["square", "diamond", "triangle", "circle"], ...] = ("square", "diamond", "triangle", "circle")
+DASHES: tuple[Literal["solid", "dashed", "dotted"], ...] = ("solid", "dashed", "dotted")
+
+MANY = 40
+"""So many settings, or more, are drawn as small marks."""
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """What a reader gets to see of one algorithm.
+
+    Attributes:
+        name: What its runs are called in the tables of the study.
+        label: What people call it.
+        look: How it is drawn.
+        kind: The class of its family; None if the algorithm is not registered.
+        chooses: Whether it chooses its learning rate among arms, at each step.
+    """
+
+    name: str
+    label: str
+    look: Look
+    kind: type[Family] | None = None
+    chooses: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether its marks are small, because there are many of them; these get no names and no thick bars."""
+        return self.look.size <= 5
+
+    def describe(self, settings: Mapping[str, float]) -> str:
+        """A run's settings in words, without those that are NaN: an algorithm does not have them."""
+        known = {name: value for name, value in settings.items() if value == value}  # noqa: PLR0124 (NaN)
+        if self.kind is None or not known:
+            return Family.describe(known)
+        varied = self.kind.varied()
+        own = {name: known[name] for name in varied if name in known}
+        return self.kind.describe(own) if len(own) == len(varied) else Family.describe(known)
+
+
+class Looks(Mapping[str, Appearance]):
+    """The appearance of each algorithm of a study, in the order of drawing: what comes later lies on top.
+
+    A name that is not among them can be asked for as well: `of`, `label_of`.
+
+    Args:
+        names: The algorithms as the tables have them; every registered one if not given.
+        families: Those of the study, as far as they are known.
+        choosing: Names of which it is known that they choose among arms.
+        settings: How many settings there are of a name; only those with a look of their own may do without.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str] | None = None,
+        families: Sequence[Family] = (),
+        *,
+        choosing: Iterable[str] = (),
+        settings: Mapping[str, int] | None = None,
+    ) -> None:
+        self._families = {family.name: type(family) for family in families}
+        self._choosing, self._settings = frozenset(choosing), settings or {}
+        known = dict.fromkeys((*self._families, *ALGORITHMS))
+        asked = dict.fromkeys(known if names is None else names)
+        ordered = [name for name in known if name in asked] + sorted(name for name in asked if name not in known)
+        looks = self._distinct(ordered)
+        drawn = sorted(ordered, key=lambda name: looks[name].layer)
+        self._shown = {name: self._appearance(name, looks[name]) for name in drawn}
+
+    def _kind(self, name: str) -> type[Family] | None:
+        return self._families.get(name) or ALGORITHMS.get(name)
+
+    def _distinct(self, names: Sequence[str]) -> dict[str, Look]:
+        """A look for each name, no two alike. Whose name is its algorithm's has the first right to its colour."""
+        kinds = {name: self._kind(name) for name in names}
+        ranked = sorted(names, key=lambda name: _claim(name, kinds[name]))
+        looks: dict[str, Look] = {}
+        taken: set[str] = set()
+        for name in ranked:
+            kind = kinds[name]
+            look = None if kind is None else kind.look
+            if look is None or look.colour.lower() in taken:
+                look = _further(taken, len(looks), look or self._plain(name))
+            looks[name] = look
+            taken.add(look.colour.lower())
+        return looks
+
+    def _plain(self, name: str) -> Look:
+        """The size of the marks of an algorithm that has no look of its own."""
+        return Look("", size=3.5 if self._settings.get(name, 0) >= MANY else 7.5)
+
+    def _appearance(self, name: str, look: Look) -> Appearance:
+        kind = self._kind(name)
+        chooses = name in self._choosing or (kind is not None and kind.arms is not Family.arms)
+        return Appearance(name, kind.label if kind and kind.algorithm == name else name, look, kind, chooses)
+
+    def of(self, name: str) -> Appearance:
+        """The appearance of an algorithm, whether the study has it or not."""
+        return self._shown[name] if name in self._shown else Looks([name])[name]
+
+    def label_of(self, name: str) -> str:
+        """What people call it."""
+        return self.of(name).label
+
+    def from_top(self) -> list[Appearance]:
+        """All of them, what lies on top first: the order in which they are named."""
+        return list(self.values())[::-1]
+
+    def top(self) -> tuple[str, ...]:
+        """Those that lie over all others, of those with large marks."""
+        large = [name for name in self if not self[name].many]
+        highest = max((self[name].look.layer for name in large), default=0)
+        return tuple(name for name in large if self[name].look.layer == highest)
+
+    def __getitem__(self, name: str) -> Appearance:
+        return self._shown[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shown)
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+
+def families_of(specs: Iterable[StudySpec]) -> list[Family]:
+    """Every family of a study, those that were set aside too; each name once."""
+    found = [family for spec in specs for family in (*spec.families, *spec.set_aside)]
+    return list({family.name: family for family in found}.values())
+
+
+def _claim(name: str, kind: type[Family] | None) -> int:
+    """Who may choose its colour first: an algorithm under its own name, a family under another, an unknown one."""
+    if kind is None:
+        return 2
+    return 0 if kind.algorithm == name else 1
+
+
+def _further(taken: set[str], rank: int, look: Look) -> Look:
+    """The same look in a colour, with a mark and a line that are not taken; after all colours, in any."""
+    free = [pair for pair in PALETTE if pair[0].lower() not in taken]
+    colour, dark = free[0] if free else PALETTE[rank % len(PALETTE)]
+    return replace(
+        look,
+        colour=colour,
+        dark=dark,
+        marker=MARKERS[rank % len(MARKERS)],
+        dashes=DASHES[rank % len(DASHES)],
+        filled=rank % 2 == 0,
+    )
