@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
 from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
-from tests.ensemble.helpers import adadelta
 from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Sgd, TrainingData, Update
 from hotswap.errors import UnsupportedError
 from hotswap.networks import convolutional
+from tests.ensemble.helpers import adadelta
 
 D = torch.float64
 SHAPE = (2, 6, 5)
