@@ -4,6 +4,7 @@ from hotswap.ensemble.engine import Ensemble, EpochTally, Measured, TrainingData
 from hotswap.ensemble.functional import FunctionalModel
 from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
+from hotswap.ensemble.precision import allow_tf32
 from hotswap.ensemble.updates import AdaDelta, Ducb, Sgd, Update
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "Sgd",
     "TrainingData",
     "Update",
+    "allow_tf32",
 ]
