@@ -4,6 +4,7 @@ from hotswap.ensemble.engine import Ensemble, EpochTally, Measured, TrainingData
 from hotswap.ensemble.functional import FunctionalModel
 from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
+from hotswap.ensemble.precision import allow_tf32
 from hotswap.ensemble.updates import Elementwise, HotSwapped, Rule, Sgd, Update
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "Sgd",
     "TrainingData",
     "Update",
+    "allow_tf32",
 ]

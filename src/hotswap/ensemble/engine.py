@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hotswap.ensemble.kernels import mean_loss
+from hotswap.ensemble.precision import full_float32
 from hotswap.ensemble.updates import Update
 from hotswap.ensemble.updates.base import copy_by_name
 
@@ -158,13 +159,9 @@ class Ensemble:
     @torch.no_grad()
     def measure(self) -> Measured:
         """Loss and error of every run on all training and test samples, in full float32."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
-        try:
+        with full_float32():
             train_nll, _ = self._evaluate(self.data.train_x, self.data.train_y)
             test_nll, test_error = self._evaluate(self.data.test_x, self.data.test_y)
-        finally:
-            torch.set_float32_matmul_precision(before)
         return Measured(train_nll.tolist(), test_nll.tolist(), test_error.tolist())
 
     def _evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,12 @@ from hotswap.report.tuning import Tuning
 
 __all__ = ["page_data"]
 
-DATASETS = {"mnist": "MNIST", "digits": "scikit-learn's digits"}
+TITLES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "digits": "scikit-learn's digits",
+}
 
 
 def page_data(
@@ -28,7 +33,7 @@ def page_data(
     """Everything that the page's script needs, in the order in which it is shown."""
     return {
         "name": results.name,
-        "datasets": sorted({DATASETS.get(spec.dataset, spec.dataset) for spec in results.specs}),
+        "datasets": sorted({TITLES.get(spec.dataset, spec.dataset) for spec in results.specs}),
         "algorithms": _algorithms(results),
         "missing": list(results.missing),
         "epochs": list(shown_epochs(results.metrics)),

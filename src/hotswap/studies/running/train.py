@@ -17,7 +17,7 @@ import torch
 
 from hotswap._version import __version__
 from hotswap.data import Dataset
-from hotswap.ensemble import EpochTally
+from hotswap.ensemble import EpochTally, allow_tf32
 from hotswap.ensemble.kernels import load_compiler
 from hotswap.ensemble.snapshots import load_latest, save
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
@@ -115,7 +115,7 @@ def milestones(epochs: int) -> tuple[int, ...]:
 def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> Held:
     """The data on the device, and the precision in force."""
     device = device_named(options.device)
-    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    allow_tf32(options.precision == "tf32")
     load_compiler(device)
     return on_device(data, study, device, torch.float64 if options.precision == "fp64" else torch.float32)
 
