@@ -30,9 +30,7 @@ def test_a_name_that_is_not_there() -> None:
     things: Registry[object] = Registry("thing")
     things.register("greedy")(1)
     things.register("lazy")(2)
-    with pytest.raises(
-        SettingError, match=r"^study: there is no thing 'gredy'; there are greedy, lazy \(nearest: gr"
-    ):
+    with pytest.raises(SettingError, match=r"^study: there is no thing 'gredy'; there are greedy, lazy \(nearest: gr"):
         things.find("gredy", "study")
     with pytest.raises(SettingError, match="there is no thing 3; there are greedy, lazy"):
         things.find(3, "study")
