@@ -46,9 +46,9 @@ def adadelta(model: Model, theta: Tensor) -> Update:
     return AdaDeltaFamily().update(model, theta, ())
 
 
-def train(update: Update, epochs: int = 1, first: int = 0) -> Ensemble:
-    """Epochs `first` to `epochs`, in the precision of the parameters."""
-    held, dtype = data(), update.theta.dtype
+def train(update: Update, epochs: int = 1, first: int = 0, count: int = 2000) -> Ensemble:
+    """Epochs `first` to `epochs` on `count` samples, in the precision of the parameters."""
+    held, dtype = data(count), update.theta.dtype
     inputs = TrainingData(held.train_x.to(dtype), held.train_y, held.test_x.to(dtype), held.test_y)
     ensemble = Ensemble(update, inputs, BATCH, data_seed=5)
     for epoch in range(first, epochs):

@@ -1,27 +1,79 @@
-"""What is compiled on a GPU is compiled once, whatever the sizes."""
+"""What is compiled on a GPU is compiled once, whatever the sizes, and the same way in every process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
+from torch import Tensor
 
 from hotswap.ensemble import kernels
 
 
-def test_one_compilation_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+class Compiled:
+    """Stands in for the compiler, and remembers the sizes of the inputs that each function was compiled with."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, list[list[int]]] = {}
+        self.kernels: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+            sizes = {int(size) for tensor in inputs if isinstance(tensor, Tensor) for size in tensor.shape}
+            self.sizes.setdefault(function.__name__, []).append(sorted(sizes))
+            return graph.forward
+
+        return self.kernels.setdefault(function, torch.compile(function, backend=backend))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiled]:
+    torch._dynamo.reset()
+    stand_in = Compiled()
     monkeypatch.setattr(kernels, "_has_compiler", lambda device: True)
+    monkeypatch.setattr(kernels, "_compiled", stand_in)
+    monkeypatch.setattr(kernels, "_compiled_with", set())
+    yield stand_in
     torch._dynamo.reset()
-    slopes, trials = CompileCounter(), CompileCounter()
-    slope_of = torch.compile(kernels.loss_and_slope, backend=slopes)
-    loss_of = torch.compile(kernels.moved_loss, backend=trials)
-    for runs, batch, arms in ((3, 64, 4), (3, 64, 8), (3, 128, 4), (12, 32, 8)):
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        [(3, 64, 4), (3, 64, 8), (3, 128, 4), (12, 32, 8)],
+        [(12, 1024, 8), (48, 48, 48), (64, 64, 64), (3, 64, 4)],
+    ],
+)
+def test_one_compilation_serves_all_sizes_and_does_not_depend_on_the_first(
+    order: list[tuple[int, int, int]], compiled: Compiled
+) -> None:
+    for runs, batch, arms in order:
         stay, shift = torch.randn(2, runs, arms, batch, 12)
-        scores, rate, y = stay[:, 0], torch.rand(runs, arms, 1, 1), torch.randint(10, (batch,))
-        kernels.of_any_size(scores, stay, rate, shift, y)
-        loss, slope = slope_of(scores, y, 10)
-        moved = loss_of(stay, rate, shift, y, 10)
-        torch.testing.assert_close((loss, slope), kernels.loss_and_slope(scores, y, 10))
+        scores, rate, y = stay[:, 0].contiguous(), torch.rand(runs, arms, 1, 1), torch.randint(10, (batch,))
+        found = kernels.losses_and_slopes(scores, y, 10)
+        torch.testing.assert_close(found, kernels.loss_and_slope(scores, y, 10))
+        moved = kernels.losses_of_moves(stay, rate, shift, y, 10)
         torch.testing.assert_close(moved, kernels.moved_loss(stay, rate, shift, y, 10))
-    assert (slopes.frame_count, trials.frame_count) == (1, 1)
-    torch._dynamo.reset()
+    assert compiled.sizes == {"loss_and_slope": [[12, 48, 64]], "moved_loss": [[1, 3, 4, 12, 64]]}
+
+
+def test_a_network_of_one_layer_shares_its_scores_among_the_arms(compiled: Compiled) -> None:
+    for runs, batch, arms in ((5, 32, 4), (3, 64, 8)):
+        stay, shift = torch.randn(2, runs, 1, batch, 12)
+        rate, y = torch.rand(runs, arms, 1, 1), torch.randint(10, (batch,))
+        moved = kernels.losses_of_moves(stay, rate, shift, y, 10)
+        torch.testing.assert_close(moved, kernels.moved_loss(stay, rate, shift, y, 10))
+    assert compiled.sizes == {"moved_loss": [[1, 3, 4, 12, 64]]}
+
+
+def test_the_compiler_chooses_by_rule_and_not_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda function, **options: given.append(options) or function)
+    kernels._compiled.__wrapped__(lambda: None)
+    assert given == [{"options": {"deterministic": True}}]
+
+
+def test_the_compiler_knows_the_option() -> None:
+    torch.compile(lambda: None, options={"deterministic": True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,11 @@ from hypothesis import strategies as st
 
 import hotswap.searches
 from hotswap import Backtracking, FirstDecrease, Search, SettingError
+from hotswap.arrays import namespace
 from hotswap.searches import DownwardSearch
+from hotswap.states import arrays_of
+from hotswap.testing import check_search
+from tests.searches.searches import UpThenDown
 
 SEARCHES = [Backtracking, FirstDecrease]
 
@@ -29,7 +34,7 @@ def walk_through(
         tried.append(number.arm)
         number = search.observe(number, losses[number.arm])
         array = search.observe(array, np.array([losses[array.arm.item()]]))
-        assert [field.item() for field in array] == list(number)
+        assert {name: field.item() for name, field in arrays_of(array).items()} == arrays_of(number)
     assert search.choose(array).item() == search.choose(number)
     return tried, search.choose(number)
 
@@ -44,6 +49,24 @@ def test_every_public_search_is_here() -> None:
 
 
 INF, NAN = math.inf, math.nan
+
+
+def check_walks(search: Search, cases: list[tuple[list[float], int, list[int], int]], row: int | None = None) -> None:
+    """Walks from a loss of 1.0 with losses, proposals, arms tried and arm taken: as numbers, in NumPy, in torch; alone
+    and all of them together."""
+    for losses, proposal, tried, taken in cases:
+        assert walk_through(search, losses, 1.0, proposal, row) == (tried, taken)
+    table = np.array([losses for losses, *_ in cases])
+    proposals = np.array([proposal for _, proposal, *_ in cases])
+    for array in (np.asarray, torch.from_numpy):
+        walk = search.begin(array(proposals), array(np.ones(len(cases))), arms=table.shape[1], row=row)
+        tried_by_run: list[list[int]] = [[] for _ in cases]
+        while not walk.done.all():
+            for run, (arm, done) in enumerate(zip(walk.arm.tolist(), walk.done.tolist(), strict=True)):
+                tried_by_run[run] += [] if done else [arm]
+            walk = search.observe(walk, array(table[np.arange(len(cases)), np.asarray(walk.arm)]))
+        assert tried_by_run == [tried for _, _, tried, _ in cases]
+        assert search.choose(walk).tolist() == [taken for *_, taken in cases]
 
 
 @pytest.mark.parametrize(
@@ -156,3 +179,106 @@ def test_many_runs_at_once_are_the_same_as_one_by_one(
 def test_refuses(kind: type[DownwardSearch], settings_: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         kind(**settings_)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [*(kind() for kind in SEARCHES), Backtracking(2, "start", 3), FirstDecrease(1, "smallest"), UpThenDown()],
+    ids=repr,
+)
+def test_every_search_conforms(search: Search) -> None:
+    check_search(search)
+
+
+def test_every_registered_search_conforms() -> None:
+    for kind in hotswap.searches.SEARCHES.values():
+        check_search(kind())
+
+
+class TestUpThenDown:
+    """A search that may walk to larger rates, too."""
+
+    def test_walks(self) -> None:
+        check_walks(
+            UpThenDown(),
+            [
+                ([0.9, 0.3, 0.5, 0.8, 0.1], 3, [3, 2, 1, 0], 1),  # up while the loss falls; the last one was worse
+                ([0.2, 0.3, 0.5, 0.8, 0.1], 3, [3, 2, 1, 0], 0),  # up to the largest rate
+                ([0.2, 3.0, 2.0, 2.0, 0.1], 2, [2, 3, 4], 4),  # too large: down until something is better
+                ([0.2, 3.0, 2.0, 2.0, 1.5], 2, [2, 3, 4], -1),  # nothing is
+                ([0.2, 3.0, 0.5, 2.0, 0.1], 2, [2, 1], 2),  # better, but not further up
+                ([NAN, INF, NAN, 0.5, 0.1], 0, [0, 1, 2, 3], 3),
+                ([0.5, 0.1, 0.1, 0.1, 0.1], 0, [0], 0),
+            ],
+        )
+
+    def test_rows(self) -> None:
+        check_walks(
+            UpThenDown(),
+            [
+                ([0.1, 0.1, 0.1, 0.5, 0.6, 0.7], 5, [5, 4, 3], 3),
+                ([2.0, 2.0, 2.0, 0.1, 0.1, 0.1], 1, [1, 2], -1),
+            ],
+            row=3,
+        )
+
+
+@dataclass(frozen=True)
+class Endless(UpThenDown):
+    def observe(self, walk: Any, loss: Any) -> Any:
+        return walk
+
+
+@dataclass(frozen=True)
+class LeavesItsRow(Backtracking):
+    def begin(self, proposal: Any, loss_before: Any, *, arms: int, row: int | None = None) -> Any:
+        return super().begin(proposal, loss_before, arms=arms)
+
+
+@dataclass(frozen=True)
+class TakesWhatItDidNotTry(Backtracking):
+    def choose(self, walk: Any) -> Any:
+        return walk.start - 1
+
+
+@dataclass(frozen=True)
+class TakesWhatIsNotFinite(Backtracking):
+    def choose(self, walk: Any) -> Any:
+        return walk.arm
+
+
+@dataclass(frozen=True)
+class WakesUp(UpThenDown):
+    def observe(self, walk: Any, loss: Any) -> Any:
+        after = super().observe(walk, loss)
+        return after._replace(best=namespace(loss).where(walk.done, -1, after.best))
+
+
+@dataclass(frozen=True)
+class ForeseesElsewhere(Backtracking):
+    def foresee(self, walk: Any, count: int) -> Any:
+        return super().foresee(walk, count) * 0
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        (Endless(), "Endless: its walk does not end"),
+        (LeavesItsRow(), "it walks to arm .*, but it has to stay in"),
+        (TakesWhatItDidNotTry(), "takes arm .*, which it has not tried"),
+        (TakesWhatIsNotFinite(), "takes arm .*, whose loss was (nan|inf)"),
+        (WakesUp(), "a walk that has ended changes"),
+        (ForeseesElsewhere(), "begin with the walk's arm"),
+    ],
+)
+def test_what_is_wrong_is_said(search: Search, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_search(search)
+
+
+@pytest.mark.parametrize("array", [np.asarray, torch.tensor])
+def test_what_a_search_foresees(array: Any) -> None:
+    losses = array([1.0, 1.0])
+    walk = Backtracking().begin(array([0, 3]), losses, arms=5)
+    assert Backtracking().foresee(walk, 3).tolist() == [[0, 1, 2], [3, 4, 4]]
+    assert UpThenDown().foresee(UpThenDown().begin(array([0, 3]), losses, arms=5), 3).tolist() == [[0] * 3, [3] * 3]

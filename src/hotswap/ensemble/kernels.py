@@ -1,12 +1,22 @@
 """Elementwise parts of an ensemble's step that are compiled on a GPU, each into a kernel or two.
 
 A step of a few small networks is bound by the number of kernels, not by what they do.
+
+The same program must give the same numbers when it is run again, to the bit: a search compares losses, so that one
+that is rounded differently takes another arm, and the run another way. A sum is rounded by the order in which it is
+formed, which a compiled kernel decides by its configuration (how many numbers a block of it reads, by how many
+threads). So configurations must depend on neither time nor what was compiled before:
+
+- The compiler times several and takes the fastest, which is not the same one every time. Its option `deterministic`
+  makes it choose by a rule, where the choice affects rounding.
+- That rule looks at the sizes with which a function is first called. A kernel that serves all sizes is therefore
+  compiled with examples, whose sizes are always the same, whichever unit of a study a process begins with.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +25,15 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["fused", "load_compiler", "loss_and_slope", "mean_loss", "moved_loss", "of_any_size"]
+__all__ = [
+    "fused",
+    "load_compiler",
+    "loss_and_slope",
+    "losses_and_slopes",
+    "losses_of_moves",
+    "mean_loss",
+    "moved_loss",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,14 +44,57 @@ def fused(function: Callable[P, T], like: Tensor) -> Callable[P, T]:
     return _compiled(function) if _has_compiler(like.device) else function
 
 
-def of_any_size(*tensors: Tensor) -> None:
-    """Say that all sizes but the last will vary: a function is then compiled once for all, and not for each again.
+def losses_and_slopes(scores: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """`loss_and_slope` of scores `(R, B, outputs)`, compiled once for all R and B."""
+    call = (scores, y)
+    if _has_compiler(scores.device):
+        runs, samples = _example(scores.shape[:2], (48, 64))
+        example = (scores.new_zeros(runs, samples, scores.shape[2]), y.new_zeros(samples))
+        _compile_for_any_size(loss_and_slope, example, call, classes)
+    return fused(loss_and_slope, scores)(*call, classes)
+
+
+def losses_of_moves(stay: Tensor, rate: Tensor, shift: Tensor, y: Tensor, classes: int) -> Tensor:
+    """`moved_loss` of scores `(R, J, B, outputs)` and rates `(R, J, 1, 1)`, compiled once for all R, J and B.
+
+    `stay` and `shift` may have one arm for all J.
+    """
+    call = (stay, rate, shift, y)
+    if _has_compiler(stay.device):
+        runs, own, samples = _example(stay.shape[:3], (3, 4, 64))
+        arms = _example(rate.shape[1:2], (4,))[0]
+        scores = stay.new_zeros(runs, own, samples, stay.shape[3])
+        example = (scores, rate.new_zeros(runs, arms, 1, 1), torch.zeros_like(scores), y.new_zeros(samples))
+        _compile_for_any_size(moved_loss, example, call, classes)
+    return fused(moved_loss, stay)(*call, classes)
+
+
+def _example(sizes: Sequence[int], instead: Sequence[int]) -> list[int]:
+    """Sizes to compile with in place of those of a call; a size of 1 stays, since a kernel is made for it anyway."""
+    return [size if size == 1 else other for size, other in zip(sizes, instead, strict=True)]
+
+
+_compiled_with: set[object] = set()  # what the kernels were compiled for
+
+
+def _compile_for_any_size(
+    function: Callable[..., object], example: Sequence[Tensor], call: Sequence[Tensor], classes: int
+) -> None:
+    """Say that all sizes but the last will vary, and compile with the example before the first call of its kind.
 
     For small tensors only: a kernel that knows its sizes is a little better.
     """
+    kind = (function, classes, *((tensor.shape, tensor.dtype, tensor.device) for tensor in example))
+    if kind not in _compiled_with:
+        _compiled_with.add(kind)
+        _of_any_size(example)
+        fused(function, example[0])(*example, classes)
+    _of_any_size(call)
+
+
+def _of_any_size(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
-        if _has_compiler(tensor.device):
-            torch._dynamo.maybe_mark_dynamic(tensor, list(range(max(1, tensor.dim() - 1))))
+        torch._dynamo.maybe_mark_dynamic(tensor, list(range(max(1, tensor.dim() - 1))))
 
 
 def load_compiler(device: torch.device) -> None:
@@ -50,7 +111,7 @@ def _has_compiler(device: torch.device) -> bool:
 @cache
 def _compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Once for all ensembles of a process; sizes that turn out to vary become variables of the kernel."""
-    compiled = torch.compile(function)
+    compiled = torch.compile(function, options={"deterministic": True})  # see the top of this file
 
     @wraps(function)
     def quietly(*args: P.args, **kwargs: P.kwargs) -> T:

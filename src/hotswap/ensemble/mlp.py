@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hotswap.ensemble.kernels import fused, loss_and_slope, moved_loss, of_any_size
+from hotswap.ensemble.kernels import losses_and_slopes, losses_of_moves
 from hotswap.ensemble.model import Gradient, Model, MomentumGroup
 from hotswap.networks import Activation, Init, multilayer_perceptron
 
@@ -100,8 +100,7 @@ class Mlp(Model):
         direction[:, self.used :].zero_()
         slots = self._blocks(direction)
         forward = self._forward(blocks, x, self._rooms)
-        of_any_size(forward.scores, y)
-        loss, slope = fused(loss_and_slope, theta)(forward.scores, y, self.classes)
+        loss, slope = losses_and_slopes(forward.scores, y, self.classes)
         for number in reversed(range(len(blocks))):
             torch.bmm(slope.transpose(1, 2), self._summed(forward, number), out=slots[number])
             if number:
@@ -114,8 +113,7 @@ class Mlp(Model):
         """See `Model.descend`. The slopes carry the factor −α from the start, so products add −αg where it belongs."""
         blocks, moving = self._blocks(theta), self._blocks(velocity)
         forward = self._forward(blocks, x, self._rooms)
-        of_any_size(forward.scores, y)
-        _, slope = fused(loss_and_slope, theta)(forward.scores, y, self.classes)
+        _, slope = losses_and_slopes(forward.scores, y, self.classes)
         slope = slope * -rates[:, None, None]
         for number in reversed(range(len(blocks))):
             entered, here = self._summed(forward, number), slope.transpose(1, 2)
@@ -147,8 +145,7 @@ class Mlp(Model):
             stay, shift = (
                 torch.bmm(h, layer[number].transpose(1, 2)).view(runs, arms, len(x), -1) for layer in (blocks, slopes)
             )
-        of_any_size(stay, rate, shift, y)
-        return fused(moved_loss, theta)(stay, rate, shift, y, self.classes)
+        return losses_of_moves(stay, rate, shift, y, self.classes)
 
     def _forward(self, blocks: list[Tensor], x: Tensor, rooms: Rooms) -> Forward:
         inputs = [x.expand(len(blocks[0]), *x.shape)]
