@@ -18,7 +18,7 @@ class Memory(NamedTuple):
 
 @BANDITS.register("mostly_greedy")
 @dataclass(frozen=True)
-class MostlyGreedy(Bandit[Memory]):
+class MostlyGreedy(Bandit):
     curiosity: float = 0.1
 
     def start(self, runs: int, arms: int, device: object = None) -> Memory:

@@ -28,7 +28,7 @@ def load_file(path: Path) -> None:
         del sys.modules[spec.name]
         traceback, line = error.__traceback__, None
         while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == str(path):
+            if Path(traceback.tb_frame.f_code.co_filename).resolve() == path.resolve():
                 line = traceback.tb_lineno
             traceback = traceback.tb_next
         place = f"{path}, line {line}" if line else str(path)
