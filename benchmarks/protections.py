@@ -36,7 +36,7 @@ from hotswap.optim.guards.buffers import Page
 from hotswap.optim.guards.modules import Parts
 from hotswap.optim.guards.randomness import Randomness
 from hotswap.optim.moves.base import Move
-from hotswap.searches import Search
+from hotswap.searches import DownwardSearch
 
 
 @dataclass
@@ -84,13 +84,13 @@ WARM_UP = 8
 
 
 @dataclass(frozen=True)
-class TwoTrials(Search):
+class TwoTrials(DownwardSearch):
     """Two neighbouring arms, whatever their losses are."""
 
     headroom: int = 1
     max_trials: int | None = TRIALS
 
-    def _seen_enough(self, improved: Array, previous: Array, loss: Array) -> Array:
+    def is_last(self, improved: Array, previous: Array, loss: Array) -> Array:
         return improved & False
 
 

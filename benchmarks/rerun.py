@@ -29,7 +29,7 @@ def synthetic(device: torch.device, count: int = 50_000) -> TrainingData:
     """Inputs like MNIST's in shape and range, with labels that a network can learn."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(count + 10_000, 784, generator=generator)
-    y = (x @ torch.randn(784, 10, generator=generator)).argmax(1)
+    y = ((x - 0.5) @ torch.randn(784, 10, generator=generator)).argmax(1)
     return TrainingData(*(tensor.to(device) for tensor in (x[:count], y[:count], x[count:], y[count:])))
 
 
@@ -85,9 +85,7 @@ def main() -> None:
     pairs = zip(one["losses"], other["losses"], strict=True)
     differs = [epoch for epoch, (ours, theirs) in enumerate(pairs, start=1) if ours != theirs]
     equal = one["theta"] == other["theta"] and not differs
-    print(
-        "bit for bit the same" if equal else f"different; losses differ first after epoch {min(differs, default=None)}"
-    )
+    print("bit for bit the same" if equal else f"different; the losses of {len(differs)} epochs are: {differs}")
     sys.exit(0 if equal else 1)
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from hotswap.ensemble import Mlp, adadelta
+from hotswap.ensemble import Mlp
 from hotswap.ensemble.snapshots import FORMAT, load_kept, load_latest, save
-from tests.ensemble.helpers import SIZES, D, hot_swapped, train
+from tests.ensemble.helpers import SIZES, D, adadelta, hot_swapped, train
 
 BEFORE = Path(__file__).parent / "written_before"
 

@@ -1,4 +1,4 @@
-"""The loop: all runs of an ensemble through an epoch, and what they are worth afterwards."""
+"""The training loop of an ensemble: epochs of all runs, and the evaluation of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ EVALUATION_BYTES = 2**31  # of activations while evaluating, about
 
 @dataclass(frozen=True)
 class TrainingData:
+<<<<<<< HEAD
     """Everything on the device: inputs `(N, ...)` of any shape and labels `(N,)`."""
+=======
+    """Inputs `(N, features)` and labels `(N,)`, all of them on the device."""
+>>>>>>> core
 
     train_x: Tensor
     train_y: Tensor
@@ -44,7 +48,7 @@ class EpochTally:
 
 @dataclass(frozen=True)
 class Measured:
-    """How good the runs are: one value per run, on the host."""
+    """Losses and errors of the runs: one value per run, on the host."""
 
     train_nll: list[float]
     test_nll: list[float]
@@ -84,10 +88,10 @@ class Ensemble:
         self.update.restore(tensors)
 
     def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
-        """Epoch number `epoch`, counted from 0. The order of the data depends on it and the study's seed alone.
+        """Train through epoch `epoch`, counted from 0. The order of the data depends on it and `data_seed` alone.
 
-        Where it is not `watched`, what costs time and does not change a result is left out: gradient norms.
-        A GPU may still be at work when this returns.
+        Gradient norms cost time and change no result: they are computed only if the epoch is `watched`. A GPU may still
+        be at work when this returns; see `wait`.
         """
         parts = self.ready()
         shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
@@ -99,7 +103,7 @@ class Ensemble:
             self.update.step(lambda name: parts[name](), number)
 
     def wait(self) -> None:
-        """Until the device has done everything that it was told."""
+        """Return when the device has finished all work that it was given."""
         if self.data.train_x.is_cuda:
             torch.cuda.synchronize(self.data.train_x.device)
 
@@ -114,14 +118,14 @@ class Ensemble:
         )
 
     def _load(self) -> None:
-        """The next minibatch into the place where every piece of a step looks for it."""
+        """Copy the next minibatch into the tensors that every piece of a step reads."""
         rows = self._order.index_select(0, self._now).view(-1)
         torch.index_select(self.data.train_x, 0, rows, out=self._x)
         torch.index_select(self.data.train_y, 0, rows, out=self._y)
         self._now += 1
 
     def ready(self) -> dict[str, Callable[[], None]]:
-        """The pieces of a step: as they are on the CPU, captured in CUDA graphs on a GPU, at the first call."""
+        """The pieces of a step; on a GPU each is a CUDA graph, which the first call captures."""
         if self._parts is None:
             pieces = {
                 name: partial(self._piece, piece, opens=name in self.update.openings)

@@ -34,7 +34,7 @@ def _padded(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-Rooms = dict[object, Tensor]
+Workspace = dict[object, Tensor]
 """Memory for what enters a layer, used again at every step: the constant input and the zeros are in it already."""
 
 
@@ -60,7 +60,7 @@ class Mlp(Model):
         self.shapes = list(zip(outputs, columns, strict=True))
         self.used = sum(rows * cols for rows, cols in self.shapes)
         self.size = _padded(self.used, LINE)
-        self._rooms: Rooms = {}
+        self._workspace: Workspace = {}
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """See `Model.initial`."""
@@ -92,14 +92,14 @@ class Mlp(Model):
 
     def scores(self, theta: Tensor, x: Tensor) -> Tensor:
         """See `Model.scores`."""
-        return self._forward(self._blocks(theta), x, rooms={}).scores[..., : self.classes]
+        return self._forward(self._blocks(theta), x, workspace={}).scores[..., : self.classes]
 
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
         """See `Model.gradient`."""
         blocks, direction = self._blocks(theta), torch.empty_like(theta)
         direction[:, self.used :].zero_()
         slots = self._blocks(direction)
-        forward = self._forward(blocks, x, self._rooms)
+        forward = self._forward(blocks, x, self._workspace)
         loss, slope = losses_and_slopes(forward.scores, y, self.classes)
         for number in reversed(range(len(blocks))):
             torch.bmm(slope.transpose(1, 2), self._summed(forward, number), out=slots[number])
@@ -112,7 +112,7 @@ class Mlp(Model):
     ) -> None:
         """See `Model.descend`. The slopes carry the factor −α from the start, so products add −αg where it belongs."""
         blocks, moving = self._blocks(theta), self._blocks(velocity)
-        forward = self._forward(blocks, x, self._rooms)
+        forward = self._forward(blocks, x, self._workspace)
         _, slope = losses_and_slopes(forward.scores, y, self.classes)
         slope = slope * -rates[:, None, None]
         for number in reversed(range(len(blocks))):
@@ -141,17 +141,17 @@ class Mlp(Model):
         stay, shift = (each[:, None] for each in gradient.memo)
         for number in range(1, len(blocks)):
             z = torch.addcmul(stay, rate, shift, value=-1)
-            h = self._enter(z, number, self._rooms)
+            h = self._enter(z, number, self._workspace)
             stay, shift = (
                 torch.bmm(h, layer[number].transpose(1, 2)).view(runs, arms, len(x), -1) for layer in (blocks, slopes)
             )
         return losses_of_moves(stay, rate, shift, y, self.classes)
 
-    def _forward(self, blocks: list[Tensor], x: Tensor, rooms: Rooms) -> Forward:
+    def _forward(self, blocks: list[Tensor], x: Tensor, workspace: Workspace) -> Forward:
         inputs = [x.expand(len(blocks[0]), *x.shape)]
         first = z = self._first(blocks[0], x)
         for number in range(1, len(blocks)):
-            inputs.append(self._enter(z, number, rooms))
+            inputs.append(self._enter(z, number, workspace))
             z = torch.bmm(inputs[-1], blocks[number].transpose(1, 2))
         return Forward(first, inputs, z)
 
@@ -160,7 +160,7 @@ class Mlp(Model):
         """The first layer's product, `(R, B, H)` as seen and feature by sample in memory."""
         return torch.bmm(block, x.t().expand(len(block), *x.t().shape)).transpose(1, 2)
 
-    def _enter(self, z: Tensor, number: int, rooms: Rooms) -> Tensor:
+    def _enter(self, z: Tensor, number: int, workspace: Workspace) -> Tensor:
         """What enters layer `number`: the outputs of the units that `z` `(R, ..., B, H)` enters, the constant, zeros.
 
         `(R, samples, columns)`, with the samples of all arms in one row; feature by sample in memory if `z` is.
@@ -169,14 +169,14 @@ class Mlp(Model):
         samples = z[0, ..., 0].shape
         turned = number == 1
         key = (runs, samples, number, z.dtype, z.device)
-        if key not in rooms:
+        if key not in workspace:
             shape = (runs, columns, *samples) if turned else (runs, *samples, columns)
-            rooms[key] = z.new_zeros(shape)
-            rooms[key].select(1 if turned else -1, units).fill_(1)
-        room = rooms[key]
-        seen = room.movedim(1, -1) if turned else room
+            workspace[key] = z.new_zeros(shape)
+            workspace[key].select(1 if turned else -1, units).fill_(1)
+        memory = workspace[key]
+        seen = memory.movedim(1, -1) if turned else memory
         UNITS[self.unit](z, out=seen[..., :units])
-        return room.flatten(2).transpose(1, 2) if turned else room.flatten(1, -2)
+        return memory.flatten(2).transpose(1, 2) if turned else memory.flatten(1, -2)
 
     @staticmethod
     def _summed(forward: Forward, number: int) -> Tensor:

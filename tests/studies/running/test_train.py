@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from hotswap.cli import app
 from hotswap.data import load_digits
-from hotswap.ensemble import checkpoint as checkpoints
+from hotswap.ensemble import snapshots
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
 from hotswap.studies.running.train import RunOptions, run_study
@@ -282,9 +282,9 @@ def test_a_full_disk_is_said_and_nothing_is_lost(whole: Path, tmp_path: Path, mo
             raise OSError(28, "No space left on device")
         real(*arguments, **named)
 
-    real = checkpoints.save_file
+    real = snapshots.save_file
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", full)
+        patch.setattr(snapshots, "save_file", full)
         with pytest.raises(StudyError, match="The disk is full: the checkpoint of adadelta-b128 after epoch 4"):
             run(tmp_path)
     assert not list(tmp_path.glob("checkpoints/*/.*"))  # nothing half-written
