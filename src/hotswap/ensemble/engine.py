@@ -21,11 +21,7 @@ EVALUATION_BYTES = 2**31  # of activations while evaluating, about
 
 @dataclass(frozen=True)
 class TrainingData:
-<<<<<<< HEAD
-    """Everything on the device: inputs `(N, ...)` of any shape and labels `(N,)`."""
-=======
-    """Inputs `(N, features)` and labels `(N,)`, all of them on the device."""
->>>>>>> core
+    """Inputs `(N, ...)` of any shape and labels `(N,)`, all of them on the device."""
 
     train_x: Tensor
     train_y: Tensor
