@@ -96,9 +96,12 @@ def status(folder: StudyFolder) -> None:
 
     with Store.open(folder) as store:
         summary = store.summary()
-    table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
     for heading in ("unit", "runs", "epochs", "kept", "state", "diverged", "spent", "left"):
-        table.add_column(heading, justify="left" if heading in ("unit", "state") else "right")
+        words = heading in ("unit", "state")
+        wraps = heading in ("state", "spent", "left")  # in a narrow terminal; names and counts are never cut short
+        table.add_column(heading, justify="left" if words else "right", no_wrap=not wraps, min_width=7 * wraps)
     for unit in summary.units:
         state = f"running ({unit.pid})" if unit.state == "running" else unit.state
         epochs, kept = f"{unit.epochs_done}/{unit.epochs}", "" if unit.state == "done" else str(unit.kept)

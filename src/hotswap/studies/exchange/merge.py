@@ -53,8 +53,8 @@ def export(store: Store, file: Path | str) -> tuple[Path, ...]:
     extras = Extras.of(store.folder) if is_folder(Path(file)) else Extras()
     if is_folder(Path(file)) and (left := tables_in(Path(file)).keys() - extras.tables.keys()):
         raise StudyError(
-            f"{file} has {', '.join(sorted(left))} of single runs, which {store.folder} has not, and they would no longer "
-            f"belong to what is beside them; import {file} first, or export to another folder."
+            f"{file} has {', '.join(sorted(left))} of single runs, which {store.folder} has not, and they would no "
+            f"longer belong to what is beside them; import {file} first, or export to another folder."
         )
     other = metrics.with_suffix(".csv" if metrics.suffix == ".parquet" else ".parquet")
     if other.exists() and not is_folder(Path(file)):
