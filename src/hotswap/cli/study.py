@@ -91,7 +91,7 @@ def run(
 
 @app.command()
 def status(folder: StudyFolder) -> None:
-    """Show what is done, running and left, with an estimate of the time."""
+    """Show what is done, running, kept and left, with an estimate of the time."""
     from hotswap.studies.storage.store import Store
 
     with Store.open(folder) as store:
@@ -125,8 +125,8 @@ def timing(
 ) -> None:
     """Time single runs of a finished study, one at a time: the paper's Tables 1 and 2, and the runs of its Figure 2.
 
-    DUCB starts from the weights that the study kept at a fifth, three fifths and the end of its epochs, so this belongs
-    on the machine that ran it. The tables, timing.parquet and curves.parquet, lie in the study's folder afterwards;
+    DUCB, like any algorithm that chooses among learning rates, starts from the weights that the study kept at a fifth,
+    three fifths and the end of its epochs, so this belongs on the machine that ran it. The tables, timing.parquet and curves.parquet, lie in the study's folder afterwards;
     `hotswap study export DIR FOLDER` takes them along.
     """
     need("pandas", "Timing writes tables")
