@@ -126,8 +126,8 @@ def timing(
     """Time single runs of a finished study, one at a time: the paper's Tables 1 and 2, and the runs of its Figure 2.
 
     DUCB, like any algorithm that chooses among learning rates, starts from the weights that the study kept at a fifth,
-    three fifths and the end of its epochs, so this belongs on the machine that ran it. The tables, timing.parquet and curves.parquet, lie in the study's folder afterwards;
-    `hotswap study export DIR FOLDER` takes them along.
+    three fifths and the end of its epochs, so this belongs on the machine that ran it. The tables, timing.parquet and
+    curves.parquet, lie in the study's folder afterwards; `hotswap study export DIR FOLDER` takes them along.
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load
