@@ -18,6 +18,7 @@ from hotswap.cli import app
 from hotswap.data import Dataset, load_digits
 from hotswap.demo import DemoSettings, Outcome, contenders, load_data, race, train
 from hotswap.demo.figure import draw, save
+from tests.children import PATIENCE, child, hotswap_command
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -105,25 +106,18 @@ def test_a_batch_larger_than_the_data_is_refused() -> None:
 
 
 def test_interrupting_the_demo_leaves_no_traceback_and_no_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-u", "-c", "from hotswap.cli import main; main()", "demo", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        [*command, "--epochs", "1000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
+    command = hotswap_command("demo", "--out", str(tmp_path), "--epochs", "1000")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with child(command, **pipes, start_new_session=True) as process:
         assert process.stdout is not None
-        while b"batch size" not in process.stdout.readline():  # it has begun
+        while "batch size" not in process.stdout.readline():  # it has begun
             assert process.poll() is None
         time.sleep(1.0)
         os.killpg(process.pid, signal.SIGINT)
-        _, complaint = process.communicate(timeout=60)
-    finally:
-        process.kill()
+        _, complaint = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert b"Traceback" not in complaint
-    assert b"Stopped; no figure was written." in complaint
+    assert "Traceback" not in complaint
+    assert "Stopped; no figure was written." in complaint
     assert list(tmp_path.iterdir()) == []
 
 

@@ -91,14 +91,17 @@ def run(
 
 @app.command()
 def status(folder: StudyFolder) -> None:
-    """Show what is done, running and left, with an estimate of the time."""
+    """Show what is done, running, kept and left, with an estimate of the time."""
     from hotswap.studies.storage.store import Store
 
     with Store.open(folder) as store:
         summary = store.summary()
-    table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
     for heading in ("unit", "runs", "epochs", "kept", "state", "diverged", "spent", "left"):
-        table.add_column(heading, justify="left" if heading in ("unit", "state") else "right")
+        words = heading in ("unit", "state")
+        wraps = heading in ("state", "spent", "left")  # in a narrow terminal; names and counts are never cut short
+        table.add_column(heading, justify="left" if words else "right", no_wrap=not wraps, min_width=7 * wraps)
     for unit in summary.units:
         state = f"running ({unit.pid})" if unit.state == "running" else unit.state
         epochs, kept = f"{unit.epochs_done}/{unit.epochs}", "" if unit.state == "done" else str(unit.kept)
@@ -122,9 +125,9 @@ def timing(
 ) -> None:
     """Time single runs of a finished study, one at a time: the paper's Tables 1 and 2, and the runs of its Figure 2.
 
-    DUCB starts from the weights that the study kept at a fifth, three fifths and the end of its epochs, so this belongs
-    on the machine that ran it. The tables, timing.parquet and curves.parquet, lie in the study's folder afterwards;
-    `hotswap study export DIR FOLDER` takes them along.
+    DUCB, like any algorithm that chooses among learning rates, starts from the weights that the study kept at a fifth,
+    three fifths and the end of its epochs, so this belongs on the machine that ran it. The tables, timing.parquet and
+    curves.parquet, lie in the study's folder afterwards; `hotswap study export DIR FOLDER` takes them along.
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from hotswap.cli import app
 from hotswap.errors import StudyError
-from hotswap.studies import NetworkSpec, StudySpec, Unit, plan
+from hotswap.studies import DucbFamily, NetworkSpec, StudySpec, Unit, plan
 from hotswap.studies.exchange import exported
 from hotswap.studies.exchange import merge as exchange
 from hotswap.studies.exchange.exported import Origin, origin, read_exports
@@ -531,6 +531,29 @@ def test_a_table_brings_no_code(tmp_path: Path) -> None:
         signed(file)
         assert import_files(store, [file]) == 0
         assert not trace.exists()
+
+
+def test_what_else_an_algorithm_measures_travels_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make(tmp_path / "before") as store:
+        older = export(store, tmp_path / "older.csv")[0]  # before the algorithm measured it
+    monkeypatch.setattr(DucbFamily, "measures", ("mean_lr", "trials", "width"))
+    unit = units(study())["ducb-b10"]
+    with Store.create(tmp_path / "a", study(), precision="fp32") as store:
+        widths = [0.1 + 0.2, math.inf]
+        store.record(unit, 1, [row(run.id, 1, more={"width": w}) for run, w in zip(unit.runs, widths, strict=True)])
+        files = [export(store, tmp_path / f"x{ending[1:]}{ending}")[0] for ending in ENDINGS]
+        before = content(store)
+    for file in files:
+        with Store.create(tmp_path / file.suffix, study(), precision="fp32") as copy:
+            assert import_files(copy, [file]) == 2
+            assert content(copy) == before
+            assert copy.metrics()["width"].tolist() == widths
+            with copy.transaction() as sql:
+                assert sql.execute("SELECT count(more) FROM metrics").fetchone() == (2,)
+    with Store.create(tmp_path / "b", study(), precision="fp32") as copy:
+        assert import_files(copy, [older]) == 24
+        assert copy.metrics()["width"].isna().all()
+        assert import_files(copy, [older]) == 0
 
 
 def test_moved_together_they_are_still_one_export(tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,10 @@ from hotswap.data import load_digits
 from hotswap.ensemble import snapshots
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
-from hotswap.studies.running.train import RunOptions, run_study
+from hotswap.studies.running.train import RunOptions, _Training, run_study
 from hotswap.studies.storage.store import LEDGER, Store
+from hotswap.studies.storage.summary import UnitSummary
+from tests.children import PATIENCE, child, hotswap_command
 
 TOY = StudySpec(
     name="toy",
@@ -38,6 +39,7 @@ TOY = StudySpec(
     epochs=6,
 )
 OPTIONS = RunOptions(checkpoint_epochs=2)
+SILENT: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 TOML = """
 name = "toy"
 dataset = "digits"
@@ -156,41 +158,104 @@ def test_interrupted_and_taken_up_again(whole: Path, tmp_path: Path, after: int)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, listener=Quiet(stop_at=after))
     again = run(tmp_path)
-    if after % 6 >= 2:
-        assert any("going on from the checkpoint after epoch 2" in said for said in again.said)
+    latest = 1 if after % 6 == 1 else 2
+    assert any(f"going on from the checkpoint after epoch {latest}" in said for said in again.said)
     assert_same(tmp_path, whole)
 
 
 def test_stopping_after_some_minutes_keeps_a_checkpoint(whole: Path, tmp_path: Path) -> None:
     stopped = run(tmp_path, options=RunOptions(stop_after=1e-9))
     assert stopped.epochs <= 1
-    while run(tmp_path, options=RunOptions(stop_after=1e-3)).epochs:
-        pass
+    minutes = 1e-3
+    while any(unit.state != "done" for unit in units(tmp_path)):
+        run(tmp_path, options=RunOptions(stop_after=minutes))
+        minutes *= 1.1  # a busy machine may need longer than that to come to an epoch at all
     assert_same(tmp_path, whole)
 
 
-def toy_command(tmp_path: Path, epochs: int = 6) -> tuple[list[str], Path]:
+def toy_command(tmp_path: Path, epochs: int = 6, *, background: bool = False) -> tuple[list[str], Path]:
     """The command line that runs the toy study, and the folder it fills."""
     study, folder = tmp_path / "study.toml", tmp_path / "out"
     study.write_text(TOML.format(epochs=epochs))
-    command = [sys.executable, "-c", "from hotswap.cli import main; main()", "study", "run", str(study)]
-    return [*command, "--out", str(folder)], folder
+    return hotswap_command("study", "run", str(study), "--out", str(folder), background=background), folder
+
+
+def units(folder: Path) -> tuple[UnitSummary, ...]:
+    """Where each unit stands; none while there is no study."""
+    if not (folder / LEDGER).exists():
+        return ()
+    with Store.open(folder) as store:
+        return store.summary().units
+
+
+def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+    while not happened():
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+def furthest(folder: Path) -> int:
+    return max((unit.epochs_done for unit in units(folder)), default=0)
 
 
 def test_killed_and_taken_up_again(whole: Path, tmp_path: Path) -> None:
     """`kill -9` at some moment of a study of the command line, and the same command again at once."""
     command, folder = toy_command(tmp_path)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list(folder.glob("checkpoints/ducb-b64-*/*.sha256")):
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    with Store.open(folder) as store:
-        assert all(unit.state != "running" for unit in store.summary().units)
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "200"})
-    assert "All 40 runs are finished" in done.stdout
+    with child(command, **SILENT) as process:
+        wait_for(process, lambda: bool(list(folder.glob("checkpoints/ducb-b64-*/*.sha256"))))
+        process.kill()
+        process.wait()
+    assert all(unit.state != "running" for unit in units(folder))
+    with child(command, stdout=subprocess.PIPE) as process:
+        said, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "All 40 runs are finished" in said
     assert_same(folder, whole)
+
+
+def test_killed_in_its_first_seconds_a_unit_goes_on_from_where_status_says(tmp_path: Path) -> None:
+    command, folder = toy_command(tmp_path, epochs=100_000)
+    with child(command, **SILENT) as process:
+        wait_for(process, lambda: furthest(folder) >= 10)
+        (running,) = [unit for unit in units(folder) if unit.epochs_done]
+        assert (running.state, running.pid) == ("running", process.pid)
+        assert running.kept >= 1
+        process.kill()
+        process.wait()
+    (left,) = [unit for unit in units(folder) if unit.epochs_done]
+    assert left.state == "left"
+    shown = status(folder)
+    assert f"{left.id} 2 {left.epochs_done}/100000 {left.kept} left" in shown
+    again = "goes on from the epochs that are kept; those after them are trained again" in shown
+    assert again == (left.kept < left.epochs_done)
+    with child(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if line.startswith(left.id))
+    assert said.strip() == f"{left.id}: going on from the checkpoint after epoch {left.kept}."
+
+
+def status(folder: Path) -> str:
+    """What `hotswap study status` prints, with single spaces."""
+    return " ".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, ["study", "status", str(folder)]).output.split())
+
+
+def test_status_before_the_first_epochs(tmp_path: Path) -> None:
+    Store.create(tmp_path, TOY, precision="fp32").close()
+    shown = status(tmp_path)
+    assert "0 of 6 units done; spent: 0 s, left: not known before the first epochs" in shown
+    assert "adadelta-b64 2 0/6 0 left" in shown
+    assert "trained again" not in shown
+
+
+def test_status_of_a_unit_that_stopped_between_recorded_epochs(tmp_path: Path) -> None:
+    with Store.create(tmp_path, TOY, precision="fp32") as store:
+        listener = Quiet()
+        run_study(store, TOY, load_digits(), RunOptions(), listener, lambda: listener.epochs >= 2)
+    (begun,) = [unit for unit in units(tmp_path) if unit.epochs_done]
+    assert (begun.epochs_done, begun.kept, begun.state) == (3, 3, "left")  # recorded after epochs 1, 2, 5 and 6
+    assert begun.seconds_left is not None
+    assert begun.seconds_left > 0
+    assert run(tmp_path).began[0] == (begun.id, 3)
 
 
 def test_asked_to_stop_it_does_so_at_a_checkpoint(whole: Path, tmp_path: Path) -> None:
@@ -209,24 +274,29 @@ def test_asked_to_stop_it_does_so_at_a_checkpoint(whole: Path, tmp_path: Path) -
 def test_a_signal_stops_the_command_at_a_checkpoint_and_loses_nothing(number: int, tmp_path: Path) -> None:
     command, folder = toy_command(tmp_path, epochs=100_000)
     for attempt in range(2):
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}
-        )
-        before = furthest(folder) if attempt else 0
-        while not (folder / LEDGER).exists() or furthest(folder) < before + 5:
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(number)
-        said, complaint = process.communicate(timeout=60)
+        before = furthest(folder)
+        with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            wait_for(process, lambda start=before: furthest(folder) >= start + 5)
+            process.send_signal(number)
+            said, complaint = process.communicate(timeout=PATIENCE)
         assert process.returncode == 128 + number
         assert "Stopped at a checkpoint. Run the same command again to go on from it." in complaint
         assert "put aside after" in said  # a line for a file, where no bars can be drawn
-        assert ("going on from the checkpoint after epoch" in said) == bool(attempt)
+        assert (f"going on from the checkpoint after epoch {before}." in said) == bool(attempt)
+        assert max(unit.kept for unit in units(folder)) == furthest(folder)
 
 
-def furthest(folder: Path) -> int:
-    with Store.open(folder) as store:
-        return max(unit.epochs_done for unit in store.summary().units)
+def test_in_the_background_it_stops_on_sigterm_and_leaves_ctrl_c_to_others(tmp_path: Path) -> None:
+    command, folder = toy_command(tmp_path, epochs=100_000, background=True)
+    with child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        wait_for(process, lambda: furthest(folder) >= 1)
+        process.send_signal(signal.SIGINT)
+        before = furthest(folder)
+        wait_for(process, lambda: furthest(folder) >= before + 20)
+        process.send_signal(signal.SIGTERM)
+        _, complaint = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Stopped at a checkpoint" in complaint
 
 
 def test_more_epochs_extend_a_finished_study(whole: Path, tmp_path: Path) -> None:
@@ -263,6 +333,16 @@ def test_a_checkpoint_of_another_version_is_passed_over(tmp_path: Path, monkeypa
     assert ("adadelta-b64", 0) in again.began
 
 
+def test_the_first_checkpoint_comes_after_the_first_recorded_epoch(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, options=RunOptions(), listener=Quiet(stop_at=1))
+    (folder,) = tmp_path.glob("checkpoints/*")
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch-000001.safetensors", "epoch-000001.sha256"]
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, options=RunOptions(), listener=Quiet(stop_at=3))  # a minute has not passed since then
+    assert [unit.kept for unit in units(tmp_path) if unit.epochs_done] == [1]
+
+
 def test_the_last_two_checkpoints_are_kept(whole: Path) -> None:
     for unit in plan(TOY):
         (folder,) = whole.glob(f"checkpoints/{unit.id}-*")
@@ -292,12 +372,32 @@ def test_a_full_disk_is_said_and_nothing_is_lost(whole: Path, tmp_path: Path, mo
     assert_same(tmp_path, whole)
 
 
+def test_what_an_algorithm_measures_of_its_own_is_recorded_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = TOY.select(batch_sizes=[128], seeds=1, epochs=1)
+    monkeypatch.setattr(DucbFamily, "measures", ("mean_lr", "trials", "walked"))
+    with pytest.raises(SettingError, match="The algorithm ducb says that it measures walked, but its update tallies "):
+        run(tmp_path / "missing", study)
+    monkeypatch.setattr(
+        _Training, "_means", lambda training, _, place: dict.fromkeys(training.family.measures, float(place + 3))
+    )
+    run(tmp_path / "there", study)
+    metrics, _ = tables(tmp_path / "there")
+    assert list(metrics.columns)[-1] == "walked"
+    by_algorithm = metrics.groupby("algorithm")[["mean_lr", "trials", "walked"]].first()
+    assert by_algorithm.loc["ducb"].tolist() == [3.0, 3.0, 3.0]
+    assert by_algorithm["trials"].to_dict() == {"adadelta": 0.0, "ducb": 3.0, "sgd": 0.0}
+    assert by_algorithm["mean_lr"].isna().to_dict() == {"adadelta": True, "ducb": False, "sgd": False}
+    assert by_algorithm["walked"].isna().to_dict() == {"adadelta": True, "ducb": False, "sgd": True}
+
+
 def test_two_processes_share_the_work(whole: Path, tmp_path: Path) -> None:
     command, folder = toy_command(tmp_path)
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in both:
-        process.communicate(timeout=120)
-        assert process.returncode == 0
+    with child(command, stdout=subprocess.PIPE) as one, child(command, stdout=subprocess.PIPE) as other:
+        for process in (one, other):
+            process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0
     with Store.open(folder) as store:
         assert [len(done) for done in store.provenance().values()] == [1] * 6  # each unit once
     assert_same(folder, whole)
@@ -332,3 +432,13 @@ def test_the_commands(whole: Path, tmp_path: Path) -> None:
     assert isinstance(again.exception, SettingError)
     nothing = runner.invoke(app, ["study", "run", "nothing.toml", "--out", str(tmp_path / "x")])
     assert isinstance(nothing.exception, SettingError)
+
+
+def test_an_algorithm_that_is_not_in_the_study_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(TOML.format(epochs=2))
+    command = ["study", "run", str(study), "--out", str(tmp_path / "x"), "--algorithm", "lbfgs"]
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, SettingError)
+    assert "'lbfgs', which is not in the study; choose from sgd, adadelta, ducb" in str(refused.exception)
+    assert not (tmp_path / "x").exists()

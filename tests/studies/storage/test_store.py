@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ import pytest
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
 from hotswap.studies import DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
+from hotswap.studies.storage import claims
 from hotswap.studies.storage.rows import METRIC_COLUMNS, MetricRow
 from hotswap.studies.storage.store import Store
+from tests.children import PATIENCE, child
 
 
 def study(**changes: Any) -> StudySpec:
@@ -56,11 +59,10 @@ def complete(store: Store, unit: Unit, epochs: int) -> None:
     store.finish(unit, epochs, {"device": "cpu"})
 
 
-def in_process(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+def in_process(code: str, *arguments: object, **options: Any) -> AbstractContextManager[subprocess.Popen[str]]:
     script = "import sys\nfrom tests.studies.storage.test_store import *\n" + code
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    root = Path(__file__).parents[3]
-    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, **options)
+    return child(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, **options)
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -70,7 +72,8 @@ def line(process: subprocess.Popen[str]) -> str:
 
 def test_needs_no_torch() -> None:
     code = (
-        "import sys; sys.modules['torch'] = None; import hotswap.studies.storage.store, hotswap.studies.exchange.merge"
+        "import sys; sys.modules['torch'] = None; "
+        "import hotswap.studies.storage.store, hotswap.studies.exchange.merge, hotswap.studies.exchange.best_runs"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -113,6 +116,26 @@ def test_settings_of_sgd_are_columns(tmp_path: Path) -> None:
         ["sgd", 20, 0, 0.3, 1.0, 0.5],
         ["sgd", 20, 1, 0.3, 1.0, 0.5],
     ]
+
+
+def test_what_else_an_algorithm_measures_comes_back_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DucbFamily, "measures", ("mean_lr", "trials", "width", "drift"))
+    unit = units(study())["ducb-b10"]
+    more = [{"width": 0.1 + 0.2, "drift": math.nan}, {"width": -math.inf, "drift": np.float32(0.1)}, {"drift": 1e-310}]
+    with Store.create(tmp_path, study(), precision="fp32") as store:
+        store.record(unit, 3, [row("ducb-b10-s0", 1 + i, more=values) for i, values in enumerate(more)])
+        store.record(units(study())["sgd-b10"], 1, [row(units(study())["sgd-b10"].runs[0].id, 1)])
+    with Store.open(tmp_path) as store:
+        table = store.metrics()
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == METRIC_COLUMNS | {
+        "drift": "float64",
+        "width": "float64",
+    }
+    assert list(table.columns) == [*METRIC_COLUMNS, "drift", "width"]
+    np.testing.assert_array_equal(table["width"], [0.1 + 0.2, -math.inf, math.nan, math.nan])
+    np.testing.assert_array_equal(table["drift"], [math.nan, float(np.float32(0.1)), 1e-310, math.nan])
 
 
 def test_the_same_run_and_epoch_is_replaced_with_its_arms(tmp_path: Path) -> None:
@@ -333,16 +356,18 @@ with Store.create(sys.argv[1], study(), precision="fp32") as store:
 
 
 def test_one_of_several_gets_the_unit(tmp_path: Path) -> None:
-    racers = [in_process(RACING, tmp_path / "new", stdin=subprocess.PIPE) for _ in range(4)]
-    assert [line(racer) for racer in racers] == ["ready"] * 4
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("\n")
-        racer.stdin.flush()
-    assert sorted(line(racer) for racer in racers) == ["mine", "taken", "taken", "taken"]
-    for racer in racers:
-        racer.communicate("\n")
-        assert racer.returncode == 0
+    with ExitStack() as stack:
+        start = lambda: stack.enter_context(in_process(RACING, tmp_path / "new", stdin=subprocess.PIPE))  # noqa: E731
+        racers = [start() for _ in range(4)]
+        assert [line(racer) for racer in racers] == ["ready"] * 4
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("\n")
+            racer.stdin.flush()
+        assert sorted(line(racer) for racer in racers) == ["mine", "taken", "taken", "taken"]
+        for racer in racers:
+            racer.communicate("\n", timeout=PATIENCE)
+            assert racer.returncode == 0
     with Store.open(tmp_path / "new") as store, store.unit_lock(units(study())["ducb-b10"]):
         assert len(list((tmp_path / "new").glob(".ledger*"))) == 0
 
@@ -362,9 +387,10 @@ def test_units_of_two_plans_do_not_train_the_same_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs flock")
-def test_a_look_at_the_state_takes_no_unit_from_anyone(tmp_path: Path) -> None:
+def test_a_look_at_the_state_takes_no_unit_from_anyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl  # noqa: PLC0415 (not on every system)
 
+    monkeypatch.setattr(claims, "_GLANCE", PATIENCE)  # on a busy machine a look may take its time
     unit = units(study())["ducb-b10"]
     with Store.create(tmp_path, study(), precision="fp32") as store:
         with store.unit_lock(unit):

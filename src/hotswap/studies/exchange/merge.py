@@ -150,8 +150,9 @@ def _merge(store: Store, item: Exported) -> int:
     specs = store.specs()
     runs = {run.id: run for spec in specs for run in spec.runs()}
     measures = {family.name: family.measures for spec in specs for family in spec.families}
+    settings = setting_columns(specs)
     for row in item.metrics:
-        _check_run(row, runs, setting_columns(specs), item.file)
+        _check_run(row, runs, settings, item.file)
     known = {(row["run"], row["epoch"]): row for row in _records(store.metrics())}
     new = [row for row in item.metrics if (row["run"], row["epoch"]) not in known]
     for row in item.metrics:

@@ -35,7 +35,8 @@ def read_metrics(sql: sqlite3.Connection, specs: Iterable[StudySpec]) -> pd.Data
     for name in setting_columns(specs):
         frame[name] = frame["run"].map({run: values.get(name, math.nan) for run, values in settings.items()})
     measures = further_measures(specs)
-    more = [numbers_from_json(text) for text in frame["more"]] if measures else []
+    texts = (text if isinstance(text, str) else None for text in frame["more"])  # pandas has NaN for no text
+    more = [numbers_from_json(text) for text in texts] if measures else []
     for name in measures:
         frame[name] = [values.get(name, math.nan) for values in more]
     return _typed(frame, metric_columns(specs))

@@ -286,7 +286,7 @@ class Store:
         """Return for how many epochs every run of a unit is finished, here or elsewhere."""
         return min(int(self._run(run.id, "finished")[0]) for run in unit.runs)
 
-    # What comes out.
+    # Reading it.
 
     def summary(self) -> Summary:
         """Return where each unit stands, with an estimate of the time it still takes."""

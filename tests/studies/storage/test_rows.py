@@ -1,0 +1,74 @@
+"""Columns that come from the algorithms of a study, and numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hotswap.errors import SettingError
+from hotswap.studies import PAPER
+from hotswap.studies.storage.frames import read_metrics
+from hotswap.studies.storage.rows import METRIC_COLUMNS, metric_columns, numbers_from_json, numbers_to_json
+from hotswap.studies.storage.store import Store
+from tests.studies.storage.test_store import row, study, units
+
+
+def spec(varied: tuple[str, ...] = (), measures: tuple[str, ...] = ()) -> Any:
+    """As much of a study as its columns depend on."""
+    family = SimpleNamespace(name="new", algorithm="new", varied=lambda: dict.fromkeys(varied, ""), measures=measures)
+    return SimpleNamespace(families=(family,))
+
+
+def test_the_papers_study_has_the_columns_of_every_study() -> None:
+    assert list(metric_columns([PAPER])) == list(METRIC_COLUMNS)
+    assert metric_columns([]) == METRIC_COLUMNS
+
+
+def test_further_columns_follow_settings_first_each_by_name() -> None:
+    columns = metric_columns([spec(("lr", "weight_decay", "beta2"), ("trials", "width")), spec(("beta2",), ("angle",))])
+    assert list(columns) == [*METRIC_COLUMNS, "beta2", "weight_decay", "angle", "width"]
+    assert {columns[name] for name in ("beta2", "weight_decay", "angle", "width")} == {"float64"}
+
+
+@pytest.mark.parametrize(
+    ("specs", "kind", "name"),
+    [
+        ([spec(("epoch",))], "setting", "epoch"),
+        ([spec(("mean_lr",))], "setting", "mean_lr"),
+        ([spec((), ("test_error",))], "measure", "test_error"),
+        ([spec((), ("lr",))], "measure", "lr"),
+        ([spec(("angle",)), spec((), ("angle",))], "setting", "angle"),
+    ],
+)
+def test_a_column_means_one_thing(specs: list[Any], kind: str, name: str) -> None:
+    with pytest.raises(SettingError, match=f"The algorithm new has a {kind} named '{name}', but another column"):
+        metric_columns(specs)
+
+
+def test_settings_of_any_name_are_columns(tmp_path: Path) -> None:
+    with Store.create(tmp_path, study(), precision="fp32") as store:
+        store.record(units(study())["ducb-b10"], 1, [row("ducb-b10-s0", 1), row("ducb-b10-s1", 1)])
+        with store.transaction() as sql:
+            sql.execute(
+                "UPDATE runs SET settings = ? WHERE id = 'ducb-b10-s1'", (numbers_to_json({"beta": 0.1 + 0.2}),)
+            )
+            table = read_metrics(sql, [spec(("beta",))])
+    assert list(table.columns) == [*METRIC_COLUMNS, "beta"]
+    np.testing.assert_array_equal(table["beta"], [math.nan, 0.1 + 0.2])
+    assert table["lr"].isna().all()
+
+
+def test_numbers_survive_json_that_anyone_can_read() -> None:
+    numbers = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 5e-324, "e": 0.1 + 0.2, "f": 3}
+    text = numbers_to_json(numbers)
+    assert json.loads(text, parse_constant=pytest.fail) == {
+        **{"a": None, "b": "inf", "c": "-inf", "d": 5e-324, "e": 0.1 + 0.2, "f": 3.0},
+    }
+    np.testing.assert_array_equal(list(numbers_from_json(text).values()), list(numbers.values()))
+    assert numbers_from_json(None) == {}
