@@ -110,14 +110,12 @@ class Looks(Mapping[str, Appearance]):
         kinds = {name: self._kind(name) for name in names}
         ranked = sorted(names, key=lambda name: _claim(name, kinds[name]))
         looks: dict[str, Look] = {}
-        taken: set[str] = set()
         for name in ranked:
             kind = kinds[name]
-            look = None if kind is None else kind.look
-            if look is None or look.colour.lower() in taken:
-                look = _further(taken, len(looks), look or self._plain(name))
-            looks[name] = look
-            taken.add(look.colour.lower())
+            own = self._plain(name) if kind is None else kind.look
+            taken = {look.colour.lower() for look in looks.values()}
+            free = kind is not None and own.colour.lower() not in taken
+            looks[name] = own if free else _further(list(looks.values()), own)
         return looks
 
     def _plain(self, name: str) -> Look:
@@ -170,15 +168,12 @@ def _claim(name: str, kind: type[Family] | None) -> int:
     return 0 if kind.algorithm == name else 1
 
 
-def _further(taken: set[str], rank: int, look: Look) -> Look:
-    """The same look in a colour, with a mark and a line that are not taken; after all colours, in any."""
-    free = [pair for pair in PALETTE if pair[0].lower() not in taken]
-    colour, dark = free[0] if free else PALETTE[rank % len(PALETTE)]
-    return replace(
-        look,
-        colour=colour,
-        dark=dark,
-        marker=MARKERS[rank % len(MARKERS)],
-        dashes=DASHES[rank % len(DASHES)],
-        filled=rank % 2 == 0,
-    )
+def _further(given: Sequence[Look], look: Look) -> Look:
+    """The same look in the colour, with the mark and the line that are rarest so far, first of all in that colour."""
+    colours = [other.colour.lower() for other in given]
+    colour, dark = min(PALETTE, key=lambda pair: colours.count(pair[0].lower()))
+    alike = [other for other in given if other.colour.lower() == colour.lower()]
+    marker = min(MARKERS, key=lambda name: tuple(sum(o.marker == name for o in some) for some in (alike, given)))
+    dashes = min(DASHES, key=lambda name: tuple(sum(o.dashes == name for o in some) for some in (alike, given)))
+    filled = 2 * sum(other.filled for other in given) <= len(given)
+    return replace(look, colour=colour, dark=dark, marker=marker, dashes=dashes, filled=filled)
