@@ -7,6 +7,7 @@ their name as a label, and a look that no other algorithm of the study has.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -64,8 +65,8 @@ class Appearance:
         return self.look.size <= 5
 
     def describe(self, settings: Mapping[str, float]) -> str:
-        """A run's settings in words, without those that are NaN: an algorithm does not have them."""
-        known = {name: value for name, value in settings.items() if value == value}  # noqa: PLR0124 (NaN)
+        """A run's settings in words; NaN stands for a setting that its algorithm does not have."""
+        known = {name: value for name, value in settings.items() if not math.isnan(value)}
         if self.kind is None or not known:
             return Family.describe(known)
         varied = self.kind.varied()
@@ -79,10 +80,11 @@ class Looks(Mapping[str, Appearance]):
     A name that is not among them can be asked for as well: `of`, `label_of`.
 
     Args:
-        names: The algorithms as the tables have them; every registered one if not given.
-        families: Those of the study, as far as they are known.
-        choosing: Names of which it is known that they choose among arms.
-        settings: How many settings there are of a name; only those with a look of their own may do without.
+        names: The algorithms to show, as the tables of the study name them; every registered one if not given.
+        families: The families of the study, as far as they are known.
+        choosing: Algorithms that choose among arms, beside those whose class says so.
+        settings: The number of settings by algorithm. It decides how large the marks are of an algorithm that is not
+            registered.
     """
 
     def __init__(
@@ -106,7 +108,10 @@ class Looks(Mapping[str, Appearance]):
         return self._families.get(name) or ALGORITHMS.get(name)
 
     def _distinct(self, names: Sequence[str]) -> dict[str, Look]:
-        """A look for each name, no two alike. Whose name is its algorithm's has the first right to its colour."""
+        """A look for each name, no two alike.
+
+        The look of an algorithm goes to the family that has the algorithm's name, or else to the first family of it.
+        """
         kinds = {name: self._kind(name) for name in names}
         ranked = sorted(names, key=lambda name: _claim(name, kinds[name]))
         looks: dict[str, Look] = {}
@@ -119,7 +124,7 @@ class Looks(Mapping[str, Appearance]):
         return looks
 
     def _plain(self, name: str) -> Look:
-        """The size of the marks of an algorithm that has no look of its own."""
+        """What an algorithm that is not registered is drawn with before it gets a colour."""
         return Look("", size=3.5 if self._settings.get(name, 0) >= MANY else 7.5)
 
     def _appearance(self, name: str, look: Look) -> Appearance:
@@ -140,7 +145,7 @@ class Looks(Mapping[str, Appearance]):
         return list(self.values())[::-1]
 
     def top(self) -> tuple[str, ...]:
-        """Those that lie over all others, of those with large marks."""
+        """Those with large marks that are drawn over all others: there is room to write batch sizes beside them."""
         large = [name for name in self if not self[name].many]
         highest = max((self[name].look.layer for name in large), default=0)
         return tuple(name for name in large if self[name].look.layer == highest)
@@ -162,7 +167,7 @@ def families_of(specs: Iterable[StudySpec]) -> list[Family]:
 
 
 def _claim(name: str, kind: type[Family] | None) -> int:
-    """Who may choose its colour first: an algorithm under its own name, a family under another, an unknown one."""
+    """Who chooses a colour first: families with their algorithm's name, then other families, then unknown names."""
     if kind is None:
         return 2
     return 0 if kind.algorithm == name else 1
