@@ -28,7 +28,9 @@ def row(algorithm: str, batch: int = 64, seed: int = 0, epoch: int = LAST, **val
 
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
+    """A data frame with these columns, and whatever else the rows have as numbers."""
+    further = {name: "float64" for row in rows for name in row if name not in columns}
+    return pd.DataFrame(rows, columns=[*columns, *further]).astype({**columns, **further})
 
 
 def timed(algorithm: str, batch: int, epoch: int, milliseconds: float) -> dict[str, Any]:

@@ -59,6 +59,11 @@ def test_2_median_errors(errors: tuple[float, float, float], verdict: str) -> No
     assert text == " / ".join(f"{error:.2%}" for error in errors)
 
 
+def test_2_is_about_the_papers_algorithms_only() -> None:
+    rows = [row(name, test_error=error) for name, error in (("ducb", 0.0173), ("adadelta", 0.0181), ("sgd", 0.0217))]
+    assert claim(2, [*rows, row("nadam", test_error=float("nan"))])[0] == YES
+
+
 @pytest.mark.parametrize(
     ("ducb", "sgd", "verdict", "says"),
     [

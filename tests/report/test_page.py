@@ -13,10 +13,12 @@ import pytest
 
 from hotswap.report.claims import judge
 from hotswap.report.origin import origin_of
-from hotswap.report.page import render_page
+from hotswap.report.page import render, render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import load_results
 from hotswap.report.tuning import price_of_tuning
+from tests.report.algorithms import Greedy, Nadam, further_rows, registered
+from tests.report.made_up import results, row
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -58,16 +60,16 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def real() -> dict[str, Any]:
     """The results that come with the package."""
-    results = load_results()
-    curves = [price_of_tuning(results.metrics, measure) for measure in ("train_nll", "test_error")]
-    return page_data(results, judge(results), [curve for curve in curves if curve], [], origin_of(results))
+    shipped = load_results()
+    curves = [price_of_tuning(shipped.metrics, measure) for measure in ("train_nll", "test_error")]
+    return page_data(shipped, judge(shipped), [curve for curve in curves if curve], [], origin_of(shipped))
 
 
 @pytest.fixture(scope="module")
 def files(real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Each page once, as a file."""
     folder = tmp_path_factory.mktemp("pages")
-    pages = {"real": real, "small": small(), "empty": empty()}
+    pages = {"real": real, "small": small(), "empty": empty(), "further": further()}
     for name, data in pages.items():
         (folder / f"{name}.html").write_text(render_page(data), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in pages}
@@ -202,6 +204,14 @@ def small() -> dict[str, Any]:
             "runs": 10,
         },
     }
+
+
+def further() -> dict[str, Any]:
+    """Five algorithms: two that are registered, two that are not known anywhere, and DUCB."""
+    strangers = [row(name, test_error=0.02, trials=2.0) for name in ("stranger", "another")]
+    made = results([*further_rows(), row("ducb", trials=2.0), *strangers], curves=[*strangers, *further_rows()[:2]])
+    with registered(nadam=Nadam, greedy=Greedy):
+        return page_data(made, judge(made), [], [], origin_of(made))
 
 
 def empty() -> dict[str, Any]:
@@ -499,6 +509,41 @@ def test_an_empty_study_is_told_in_words(visit: Opened) -> None:
         assert len(page.locator(f"#{section} .none").first.inner_text()) > 15
     assert "Nobody can say" in page.locator("#origin").inner_text()
     assert "no training runs yet" in page.locator("#lead").inner_text()
+
+
+@pytest.mark.parametrize(("theme", "key"), [("light", "colour"), ("dark", "dark")])
+def test_any_algorithm_is_drawn_as_it_says(visit: Opened, theme: str, key: str) -> None:
+    page = visit("further", color_scheme=theme)
+    labels = ["Greedy", "DUCB", "stranger", "another", "NAdam"]
+    switches = page.locator(".controls fieldset").nth(1).locator("label").all_inner_texts()
+    assert sorted(switches) == sorted(labels)
+    assert switches[0] == "Greedy"  # what lies on top
+    told = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
+    fills = page.evaluate(
+        """key => JSON.parse(document.getElementById('data').textContent).settings.map((setting, i) => {
+          const { algorithms } = JSON.parse(document.getElementById('data').textContent);
+          const mark = document.querySelector(`.dot[data-i="${i}"] .mark`), sample = document.createElement('i');
+          sample.style.color = algorithms[setting.algorithm][key];
+          document.body.append(sample);
+          return [getComputedStyle(mark).fill, getComputedStyle(sample).color, mark.tagName];
+        })""",
+        key,
+    )
+    assert len(fills) == len(told["settings"]) == 13
+    assert all(fill == expected for fill, expected, _ in fills)
+    assert len({fill for fill, _, _ in fills}) == 5
+    page.mouse.move(*centre(page, "NAdam, batch 64, lr 0.1, decay1 0.8"))
+    assert "NAdam, batch 64, lr 0.1, decay1 0.8" in page.locator("#tip").inner_text()
+    assert page.locator("#clock path.line").count() == 4 * 4
+    switch(page, "stranger")
+    assert page.locator(SHOWN).count() == 12
+
+
+def test_no_algorithm_is_named_in_style_or_script() -> None:
+    folder = Path(render.__file__).parent
+    for name in ("page.css", "plot.js", "page.js"):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert not re.search(r"\b(sgd|adadelta|ducb|adam)\b", text), name  # labels in sentences have capitals
 
 
 def test_page_is_one_file(files: dict[str, Path]) -> None:

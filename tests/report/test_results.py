@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from hotswap.data import load_digits
@@ -13,6 +17,8 @@ from hotswap.errors import StudyError
 from hotswap.report.choices import chosen, trials_per_step
 from hotswap.report.origin import origin_of
 from hotswap.report.results import load_results
+from hotswap.report.summaries import COMMON_COLUMNS
+from hotswap.report.write import write_report
 from hotswap.studies.exchange.merge import export
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.running.train import RunOptions, run_study
@@ -113,6 +119,60 @@ def test_a_damaged_ledger(study: Path, tmp_path: Path) -> None:
     results = load_results(tmp_path)
     assert results.metrics.empty
     assert results.missing
+
+
+def with_strangers(folder: Path) -> Path:
+    """The shipped results as if AdaDelta were called `mine`, which nobody has registered, with columns of its own."""
+    shutil.copytree(shipped(), folder)
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    metrics["run"] = metrics["run"].str.replace("adadelta", "mine")
+    metrics["algorithm"] = metrics["algorithm"].replace("adadelta", "mine")
+    metrics["width"] = np.where(metrics["algorithm"] == "mine", 3.0, np.nan)
+    metrics["lanes"] = metrics["epoch"]
+    metrics["remark"] = "words are not read"
+    metrics.to_parquet(folder / "metrics.parquet")
+    text = (folder / "provenance.json").read_text(encoding="utf-8").replace("adadelta", "mine")
+    document = json.loads(text) | {"sha256": {}}
+    (folder / "provenance.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder
+
+
+def test_an_algorithm_that_is_not_registered_is_shown_under_its_name(tmp_path: Path) -> None:
+    found = load_results(with_strangers(tmp_path / "paper"))
+    about = [sentence for sentence in found.missing if "mine" in sentence]
+    assert len(about) == 1
+    assert about[0].startswith("The algorithm 'mine' is not known here")
+    assert "hotswap --load FILE" in about[0]
+    assert found.looks.label_of("mine") == "mine"
+    assert {family.algorithm for spec in found.specs for family in spec.families} == {"sgd", "ducb"}
+    assert found.rates == load_results().rates
+    assert found.unfinished is None
+    written = write_report(found, tmp_path / "report")
+    assert {"figure-1.png", "choices.png", "tuning.png", "index.html"} <= {path.name for path in written}
+
+
+def test_further_columns_of_numbers_are_read(tmp_path: Path) -> None:
+    found = load_results(with_strangers(tmp_path / "paper"))
+    assert list(found.metrics.columns) == [*COMMON_COLUMNS, "width", "lanes"]
+    assert found.metrics["lanes"].dtype == "float64"
+    assert found.setting_columns[-1] == "width"  # the same at all epochs, which lanes are not
+    mine = found.metrics[found.metrics["algorithm"] == "mine"].iloc[0]
+    assert found.label(mine) == f"mine, batch {mine['batch_size']}, width 3"
+    found.metrics.to_csv(tmp_path / "table.csv", index=False)
+    again = load_results(tmp_path / "table.csv")
+    pd.testing.assert_frame_equal(again.metrics, found.metrics)
+
+
+def test_a_folder_of_which_one_algorithm_is_not_registered(study: Path, tmp_path: Path) -> None:
+    shutil.copytree(study, tmp_path / "study")
+    with closing(sqlite3.connect(tmp_path / "study" / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("UPDATE specs SET spec = replace(spec, '\"adadelta\"', '\"mine\"')")
+        ledger.execute("UPDATE runs SET algorithm = 'mine' WHERE algorithm = 'adadelta'")
+    found = load_results(tmp_path / "study")
+    assert "mine" in set(found.metrics["algorithm"])
+    assert any("The algorithm 'mine' is not known here" in sentence for sentence in found.missing)
+    assert found.rates
+    write_report(found, tmp_path / "report")
 
 
 def test_runs_of_another_precision_take_the_place_of_ours() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hotswap.report.figures.style import spread
 from hotswap.report.tuning import best_of, price_of_tuning
+from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
 
 
@@ -54,6 +55,15 @@ def test_a_setting_counts_once_with_the_median_of_its_seeds() -> None:
     curve = price_of_tuning(results(rows).metrics, "train_nll")
     assert curve is not None
     assert curve.expected.tolist() == [5.0, 5.0]  # the setting that diverged is paid for, and as bad as the worst
+
+
+def test_the_algorithm_with_the_most_settings_is_searched() -> None:
+    with registered(nadam=Nadam, greedy=Greedy):
+        curve = price_of_tuning(results([*further_rows(), row("sgd"), row("stranger")]).metrics, "train_nll")
+    assert curve is not None
+    assert (curve.tuned, curve.reference) == ("nadam", "greedy")
+    assert len(curve.expected) == 8
+    assert curve.levels.index.to_list() == [64, 128]
 
 
 def test_no_curve_without_both() -> None:

@@ -17,6 +17,7 @@ from hotswap.report import load_results, write_report
 from hotswap.report.figures.objective_and_error import figure_1_data
 from hotswap.report.write import FILES
 from hotswap.studies import PAPER
+from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row, timed
 
 TIMING_FILES = {"table-1.md", "table-1.tex", "table-2.md", "table-2.tex"}
@@ -45,6 +46,30 @@ def test_everything_of_a_whole_study(tmp_path: Path) -> None:
         picture = matplotlib.image.imread(path)
         assert min(picture.shape[:2]) > 300
         assert picture[..., :3].std() > 0.02  # something is drawn
+
+
+def test_a_study_of_further_algorithms(tmp_path: Path) -> None:
+    """Two more that are registered and one that is not: they are in all figures, tables and sentences."""
+    rows = [*whole_study(), *further_rows(), *(row("stranger", epoch=epoch) for epoch in (10, 200, 500))]
+    timing = [timed("sgd", 64, 0, 1.0), timed("greedy", 64, 500, 2.0), timed("stranger", 64, 0, 2.0)]
+    arms = [{"run": r["run"], "epoch": r["epoch"], "arm": 1, "count": 5} for r in rows if r["algorithm"] == "greedy"]
+    made = results(rows, arms=arms, timing=timing, curves=[r for r in rows if r["seed"] == 0], specs=(PAPER,))
+    with registered(nadam=Nadam, greedy=Greedy):
+        write_report(made, tmp_path)
+    figure = (tmp_path / "figure-1.svg").read_text(encoding="utf-8")
+    for text in ("hot-swapped Greedy: 2 settings, by batch size", "NAdam: 8 settings", "stranger: 1 setting"):
+        assert text in figure
+    assert "#009e73" in figure  # the colour that NAdam asks for
+    clock = (tmp_path / "figure-2.svg").read_text(encoding="utf-8")
+    for text in (
+        "Greedy, batch 64",
+        "NAdam, batch 128, lr 0.1, decay1 0.9",
+        "stranger, batch 64",
+        "SGD, batch 64, rate 1",
+    ):
+        assert text in clock
+    assert "Greedy, epoch 500 / SGD" in (tmp_path / "table-1.md").read_text(encoding="utf-8")
+    assert '"label":"NAdam"' in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_study_of_nothing_is_sentences(tmp_path: Path) -> None:
@@ -92,6 +117,13 @@ def test_no_torch_is_needed(tmp_path: Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "index.html").exists()
+
+
+def test_no_torch_is_needed_to_know_the_algorithms() -> None:
+    code = "import sys; sys.modules['torch'] = None; import hotswap.report, hotswap.studies.algorithms"
+    code += "; from hotswap.report.looks import Looks; assert Looks().label_of('sgd') == 'SGD'"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_wrong_study_is_one_sentence(tmp_path: Path) -> None:

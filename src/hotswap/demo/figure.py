@@ -63,7 +63,7 @@ def _looks(outcomes: Sequence[Outcome]) -> list[tuple[str, str, float]]:
         if outcome.swaps:
             looks.append((HOT[hot % len(HOT)], STYLES[hot % len(STYLES)], 2.4))
             hot += 1
-        elif outcome.name.startswith("SGD"):
+        elif outcome.tuned:
             looks.append((GREYS[plain % len(GREYS)], STYLES[plain % len(STYLES)], 1.3))
             plain += 1
         else:

@@ -45,6 +45,8 @@ class Contender:
 
     name: str
     build: Callable[[Iterable[Tensor]], torch.optim.Optimizer]
+    tuned: bool = False
+    """Whether somebody has to choose its rate: there are several of it, at different rates."""
 
 
 @dataclass
@@ -54,6 +56,8 @@ class Outcome:
     name: str
     swaps: bool
     """Whether the optimizer chose its rate itself."""
+    tuned: bool = False
+    """Whether its rate was given; see `Contender`."""
     train_losses: list[float] = field(default_factory=list)
     """Mean minibatch loss of each epoch, before each step."""
     test_errors: list[float] = field(default_factory=list)
@@ -71,7 +75,7 @@ def contenders(settings: DemoSettings) -> list[Contender]:
         Contender("HotSwapSGD", HotSwapSGD),
         Contender("HotSwapSGD, headroom 1", lambda p: HotSwapSGD(p, search=Backtracking(headroom=1))),
         Contender("AdaDelta", lambda p: torch.optim.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6)),
-        *(Contender(f"SGD, rate {rate:g}", partial(torch.optim.SGD, lr=rate)) for rate in settings.rates),
+        *(Contender(f"SGD, rate {rate:g}", partial(torch.optim.SGD, lr=rate), tuned=True) for rate in settings.rates),
     ]
 
 
@@ -92,7 +96,7 @@ def train(
     labels = torch.from_numpy(data.train_labels[:TRAIN_IMAGES])
     network = multilayer_perceptron((data.features, *PAPER_HIDDEN, data.classes), seed=settings.seed)
     optimizer = contender.build(network.parameters())
-    outcome = Outcome(contender.name, isinstance(optimizer, HotSwap))
+    outcome = Outcome(contender.name, isinstance(optimizer, HotSwap), contender.tuned)
     order = torch.Generator().manual_seed(settings.seed)
     steps = len(inputs) // settings.batch_size
     if steps == 0:

@@ -7,6 +7,7 @@ their name as a label, and a look that no other algorithm of the study has.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -63,8 +64,8 @@ class Appearance:
         return self.look.size <= 5
 
     def describe(self, settings: Mapping[str, float]) -> str:
-        """A run's settings in words, without those that are NaN: an algorithm does not have them."""
-        known = {name: value for name, value in settings.items() if value == value}  # noqa: PLR0124 (NaN)
+        """A run's settings in words; NaN stands for a setting that its algorithm does not have."""
+        known = {name: value for name, value in settings.items() if not math.isnan(value)}
         if self.kind is None or not known:
             return Family.describe(known)
         varied = self.kind.varied()
@@ -78,10 +79,11 @@ class Looks(Mapping[str, Appearance]):
     A name that is not among them can be asked for as well: `of`, `label_of`.
 
     Args:
-        names: The algorithms as the tables have them; every registered one if not given.
-        families: Those of the study, as far as they are known.
-        choosing: Names of which it is known that they choose among arms.
-        settings: How many settings there are of a name; only those with a look of their own may do without.
+        names: The algorithms to show, as the tables of the study name them; every registered one if not given.
+        families: The families of the study, as far as they are known.
+        choosing: Algorithms that choose among arms, beside those whose class says so.
+        settings: The number of settings by algorithm. It decides how large the marks are of an algorithm that is not
+            registered.
     """
 
     def __init__(
@@ -105,22 +107,23 @@ class Looks(Mapping[str, Appearance]):
         return self._families.get(name) or ALGORITHMS.get(name)
 
     def _distinct(self, names: Sequence[str]) -> dict[str, Look]:
-        """A look for each name, no two alike. Whose name is its algorithm's has the first right to its colour."""
+        """A look for each name, no two alike.
+
+        The look of an algorithm goes to the family that has the algorithm's name, or else to the first family of it.
+        """
         kinds = {name: self._kind(name) for name in names}
         ranked = sorted(names, key=lambda name: _claim(name, kinds[name]))
         looks: dict[str, Look] = {}
-        taken: set[str] = set()
         for name in ranked:
             kind = kinds[name]
-            look = None if kind is None else kind.look
-            if look is None or look.colour.lower() in taken:
-                look = _further(taken, len(looks), look or self._plain(name))
-            looks[name] = look
-            taken.add(look.colour.lower())
+            own = self._plain(name) if kind is None else kind.look
+            taken = {look.colour.lower() for look in looks.values()}
+            free = kind is not None and own.colour.lower() not in taken
+            looks[name] = own if free else _further(list(looks.values()), own)
         return looks
 
     def _plain(self, name: str) -> Look:
-        """The size of the marks of an algorithm that has no look of its own."""
+        """What an algorithm that is not registered is drawn with before it gets a colour."""
         return Look("", size=3.5 if self._settings.get(name, 0) >= MANY else 7.5)
 
     def _appearance(self, name: str, look: Look) -> Appearance:
@@ -141,7 +144,7 @@ class Looks(Mapping[str, Appearance]):
         return list(self.values())[::-1]
 
     def top(self) -> tuple[str, ...]:
-        """Those that lie over all others, of those with large marks."""
+        """Those with large marks that are drawn over all others: there is room to write batch sizes beside them."""
         large = [name for name in self if not self[name].many]
         highest = max((self[name].look.layer for name in large), default=0)
         return tuple(name for name in large if self[name].look.layer == highest)
@@ -163,21 +166,18 @@ def families_of(specs: Iterable[StudySpec]) -> list[Family]:
 
 
 def _claim(name: str, kind: type[Family] | None) -> int:
-    """Who may choose its colour first: an algorithm under its own name, a family under another, an unknown one."""
+    """Who chooses a colour first: families with their algorithm's name, then other families, then unknown names."""
     if kind is None:
         return 2
     return 0 if kind.algorithm == name else 1
 
 
-def _further(taken: set[str], rank: int, look: Look) -> Look:
-    """The same look in a colour, with a mark and a line that are not taken; after all colours, in any."""
-    free = [pair for pair in PALETTE if pair[0].lower() not in taken]
-    colour, dark = free[0] if free else PALETTE[rank % len(PALETTE)]
-    return replace(
-        look,
-        colour=colour,
-        dark=dark,
-        marker=MARKERS[rank % len(MARKERS)],
-        dashes=DASHES[rank % len(DASHES)],
-        filled=rank % 2 == 0,
-    )
+def _further(given: Sequence[Look], look: Look) -> Look:
+    """The same look in the colour, with the mark and the line that are rarest so far, first of all in that colour."""
+    colours = [other.colour.lower() for other in given]
+    colour, dark = min(PALETTE, key=lambda pair: colours.count(pair[0].lower()))
+    alike = [other for other in given if other.colour.lower() == colour.lower()]
+    marker = min(MARKERS, key=lambda name: tuple(sum(o.marker == name for o in some) for some in (alike, given)))
+    dashes = min(DASHES, key=lambda name: tuple(sum(o.dashes == name for o in some) for some in (alike, given)))
+    filled = 2 * sum(other.filled for other in given) <= len(given)
+    return replace(look, colour=colour, dark=dark, marker=marker, dashes=dashes, filled=filled)

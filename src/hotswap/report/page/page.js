@@ -99,6 +99,8 @@ function figure1() {
   const state = { epoch: last, algorithms: new Set(present), batches: new Set(batches) };
   const best = (algorithm) => settings.filter((s) => s.algorithm === algorithm && drawable(s))
     .sort((a, b) => a.at[last].error[0] - b.at[last].error[0])[0];
+  const large = settings.filter((s) => !lookOf(s.algorithm).many).length;
+  const named = (algorithm) => !lookOf(algorithm).many && (large <= 25 || lookOf(algorithm).top); // room for so many
   const free = [0, 1, 2, 3]; // a pick keeps its letter for as long as it is picked
   let picks = [];
   let dots = [];
@@ -160,8 +162,7 @@ function figure1() {
       const { algorithm, batch } = setting;
       const bar = svg("path", { class: "bar" });
       const node = svg("g", { class: `dot ${classOf(algorithm)}`, "data-i": i }, bar, mark(algorithm, narrow ? 0.85 : 1));
-      const few = !lookOf(algorithm).many;
-      const name = few ? node.appendChild(words(0, 0, String(batch), "middle", "name halo")) : null;
+      const name = named(algorithm) ? node.appendChild(words(0, 0, String(batch), "middle", "name halo")) : null;
       root.append(node);
       return { setting, i, node, bar, name, r: radiusOf(algorithm) };
     });

@@ -316,9 +316,11 @@ function lineChart(host, { lines, x, y, before, after, onPoint, ...size }) {
   return place;
 }
 
-function endLabels({ root, wide, high }, lines, dots) {
+/** None at all where there are more lines than room for labels; the tooltip tells their names. */
+function endLabels({ root, top, wide, high }, lines, dots) {
   const labels = lines.map((line, at) => ({ line, at: dots[at].findLast(Boolean) }))
     .filter(({ line, at }) => line.end && at).sort((a, b) => a.at[1] - b.at[1]);
+  if (labels.length * 13 > high - top + 26) return;
   const spots = labels.map(({ at }) => at[1]);
   for (let i = 1; i < spots.length; i++) spots[i] = Math.max(spots[i], spots[i - 1] + 13);
   // As much up as down: labels stay about where their lines end.
