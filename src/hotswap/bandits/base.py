@@ -6,9 +6,13 @@ Shapes: R runs, K arms, T trials of one step. An optimizer is the case R = 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from hotswap.arrays import Array, Device, added_at, namespace, zeros
+from hotswap.errors import CheckpointError
+from hotswap.generators import generators
+from hotswap.states import arrays_of, replaced
 
 __all__ = ["FORGOTTEN", "Bandit", "BanditState"]
 
@@ -50,6 +54,30 @@ class Bandit(ABC):
             zeros((runs, arms), "float64", device),
             zeros((runs,), "int64", device),
         )
+
+    state_version: ClassVar[int] = 1
+
+    def begin(self, runs: int, arms: int, device: Device = None, seeds: Sequence[int] | None = None) -> Any:
+        """`start`, with a field called `generator` seeded."""
+        state = self.start(runs, arms, device)
+        if seeds is not None and "generator" in arrays_of(state):
+            state = replaced(state, generator=generators(seeds, device))
+        return state
+
+    def migrate(self, arrays: dict[str, Array], version: int) -> dict[str, Array]:
+        """The arrays of a state of another version, as those of this one."""
+        raise CheckpointError(
+            f"The checkpoint's bandit state has version {version}, and {type(self).__name__} reads "
+            f"{self.state_version} only."
+        )
+
+    def counts(self, state: Any) -> Array:
+        """`(R, K)`: how often each arm was tried."""
+        return state.counts
+
+    def means(self, state: Any) -> Array:
+        """`(R, K)`: the mean reward of each arm."""
+        return state.means
 
     @abstractmethod
     def propose(self, state: BanditState) -> tuple[Array, BanditState]:

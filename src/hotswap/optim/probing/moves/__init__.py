@@ -1,4 +1,4 @@
-"""Candidate updates and the exact way back, in three kinds; `move_for` chooses."""
+"""Candidate updates and the exact way back, in three kinds; `move_for` chooses one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch.optim import Optimizer
 
 from hotswap.arms import Arms
 from hotswap.errors import UnsupportedError
-from hotswap.optim.moves.base import Move, with_values
-from hotswap.optim.moves.exact import Exact
-from hotswap.optim.moves.scaled import LINEAR_BASES, GradientMove, LinearMove
+from hotswap.optim.probing.moves.base import Move
+from hotswap.optim.probing.moves.exact import Exact
+from hotswap.optim.probing.moves.scaled import LINEAR_BASES, GradientMove, LinearMove
 
-__all__ = ["Exact", "GradientMove", "LinearMove", "Move", "move_for", "with_values"]
+__all__ = ["Exact", "GradientMove", "LinearMove", "Move", "move_for"]
 
 REFUSED_BASES: dict[type[Optimizer], str] = {
     torch.optim.LBFGS: "LBFGS evaluates the closure itself and searches along its own direction",

@@ -1,23 +1,23 @@
 """Candidate updates and the exact way back.
 
-A move belongs to one step:
+A move works for one step at a time:
 
     move.prepare()          save θ and this step's gradients
     move.to(arm)            put the parameters where that arm takes them, as often as there are trials
-    move.back()             or return them, bit for bit
-    move.commit(arm)        this one it is, or None: the base optimizer's state advances, exactly once
-    move.forget()           let go of this step's tensors
+    move.back()             or put them back to θ, bit for bit
+    move.commit(arm)        let the base optimizer's state advance, exactly once; None if no arm is taken
+    move.forget()           release this step's tensors
 
 Candidates are always computed from the saved θ, never from one another: after a trial at a rate of 100, the difference
 would be all rounding. Gradients are held here, so a closure may clear or overwrite `.grad` in a trial as it likes.
 
-Of parameters in bfloat16 or float16 the saved θ is kept in float32 from step to step; see `masters`.
+Of parameters in bfloat16 or float16, θ is kept in float32 from step to step; see `low_precision`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,21 +26,21 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hotswap.arms import Arms
+from hotswap.arms import Arms, Value
 from hotswap.errors import ClosureError, UnsupportedError
-from hotswap.optim.moves.finite import FiniteCheck
-from hotswap.optim.moves.masters import ROUNDED, Masters
-from hotswap.optim.moves.shards import local
+from hotswap.optim.probing.moves.finite import FiniteCheck
+from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, MasterWeights
+from hotswap.optim.probing.moves.shards import ORDINARY, local
 
-__all__ = ["Buffers", "Group", "Kind", "Move", "Moving", "refuse_sparse", "with_values"]
+__all__ = ["NO_GRADIENTS", "Kind", "Move", "Moving", "ParamGroup", "Workspace", "refuse_sparse", "with_values"]
 
-Group = dict[str, Any]
-NONE: Mapping[int, Tensor] = {}
+ParamGroup = dict[str, Any]
+NO_GRADIENTS: Mapping[int, Tensor] = {}
 
 
 @contextmanager
-def with_values(base: Optimizer, values: dict[str, Any], scale: Callable[[Group], float]) -> Iterator[None]:
-    """The base's parameter groups with `values` in place of the user's, who gets his own back."""
+def with_values(base: Optimizer, values: dict[str, Any], scale: Callable[[ParamGroup], float]) -> Iterator[None]:
+    """Inside, the base's parameter groups have `values` in place of the user's, with `lr` scaled by group."""
     saved = [{name: group[name] for name in values if name in group} for group in base.param_groups]
     try:
         for group in base.param_groups:
@@ -52,10 +52,10 @@ def with_values(base: Optimizer, values: dict[str, Any], scale: Callable[[Group]
             group.update(own)
 
 
-class Buffers:
+class Workspace:
     """One tensor like each parameter, kept from step to step so that no step allocates.
 
-    Like those in bfloat16 or float16 in float32, if `widened`.
+    If `widened`, the tensors of parameters in low precision are in float32.
     """
 
     def __init__(self, *, widened: bool = False) -> None:
@@ -63,37 +63,37 @@ class Buffers:
         self._widened = widened
 
     def like(self, owners: list[Tensor]) -> list[Tensor]:
-        """A buffer for each of the parameters; what is in it is left over from before."""
-        return [self._one(owner) for owner in owners]
-
-    def _one(self, owner: Tensor) -> Tensor:
-        buffer, parameter = self._by_id.get(id(owner)), local(owner)
-        dtype = torch.float32 if self._widened and parameter.dtype in ROUNDED else parameter.dtype
-        if buffer is None or not _alike(buffer, parameter, dtype):
-            buffer = self._by_id[id(owner)] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
-        return buffer
-
-
-def _alike(one: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
-    return one.is_same_size(other) and one.dtype is dtype and one.device == other.device
+        """A tensor for each of the parameters, with arbitrary content."""
+        found = []
+        for owner in owners:
+            known = self._by_id.get(id(owner))
+            parameter = owner if type(owner) in ORDINARY else local(owner)
+            dtype = torch.float32 if self._widened and parameter.dtype in LOW_PRECISION else parameter.dtype
+            fits = known is not None and known.is_same_size(parameter) and known.dtype is dtype
+            if known is None or not fits or known.device != parameter.device:
+                known = self._by_id[id(owner)] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
+            found.append(known)
+        return found
 
 
 class Kind(NamedTuple):
     """What decides how a parameter is moved."""
 
-    rounded: bool
-    """It is the rounding of a float32 value that is kept."""
+    low_precision: bool
+    """The parameter is the rounding of a master weight in float32."""
     sparse: bool
-    """Its gradient is."""
+    """Its gradient is sparse."""
 
 
 class Moving(NamedTuple):
     """Parameters of one group and kind that have a gradient, their gradients, and their values before the step.
 
-    Where processes share a parameter, what moves here is this process's part; `owners` and `held` are the whole.
+    Of sharded parameters, this process's part is moved; `owners` and `held` are the sharded tensors themselves.
     """
 
-    group: Group
+    group: ParamGroup
+    scale: float
+    """The group's rate in units of the arm's."""
     kind: Kind
     owners: list[Tensor]
     held: list[Tensor]
@@ -106,6 +106,20 @@ class Moving(NamedTuple):
         """Return to the origin, bit for bit."""
         torch._foreach_copy_(self.parameters, self.origin)
 
+    def select(self, places: Sequence[int]) -> Moving:
+        """The parameters at these places."""
+
+        def chosen(tensors: list[Tensor]) -> list[Tensor]:
+            return [tensors[place] for place in places]
+
+        return self._replace(
+            owners=chosen(self.owners),
+            held=chosen(self.held),
+            parameters=chosen(self.parameters),
+            gradients=chosen(self.gradients),
+            origin=chosen(self.origin),
+        )
+
 
 @dataclass
 class Move(ABC):
@@ -114,42 +128,55 @@ class Move(ABC):
     base: Optimizer
     arms: Arms
     initial_lr: float
-    agree: Callable[[bool], bool] = field(default=bool, repr=False)
-    """Whether something holds in all processes, where each has its own part of the gradients."""
-    masters: Masters = field(default_factory=Masters, repr=False)
-    _copies: Buffers = field(default_factory=Buffers, repr=False)
+    agree: Callable[[bool], bool] | None = field(default=None, repr=False)
+    """Whether something holds in all processes, for processes that have different parts of the gradients."""
+    masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
+    finite_unknown: bool = False
+    """Whether `check_gradients` has something to find out."""
+    _copies: Workspace = field(default_factory=Workspace, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
     _finite: FiniteCheck = field(default_factory=FiniteCheck, repr=False)
-    _unknown: bool = False
-    """Whether the gradients are finite."""
 
-    def scale(self, group: Group) -> float:
+    def scale(self, group: ParamGroup) -> float:
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
         return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
 
-    def prepare(self, exact: Mapping[int, Tensor] = NONE) -> None:
-        """Save θ and the gradients, where `.grad` would round them those in `exact`, by the parameter's id."""
+    def values_of(self, arm: int) -> dict[str, Value]:
+        """What an arm means in the first parameter group, by name."""
+        scale, values = self.scale(self.base.param_groups[0]), self.arms.values(arm)
+        if "lr" in values:
+            values["lr"] = values["lr"] * scale  # type: ignore[operator]  # a float
+        return values
+
+    def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
+        """Save θ and the gradients: those in `unrounded`, by the parameter's id, where `.grad` is rounded."""
         self._moving = []
         for group in self.base.param_groups:
             kinds: dict[tuple[bool, bool], tuple[list[Tensor], list[Tensor]]] = {}
             for parameter in group["params"]:
                 gradient = parameter.grad
                 if gradient is not None:
-                    key = parameter.dtype in ROUNDED, gradient.layout is not torch.strided
+                    key = parameter.dtype in LOW_PRECISION, gradient.layout is not torch.strided
                     owners, held = kinds.setdefault(key, ([], []))
                     owners.append(parameter)
                     held.append(gradient)
-            for key, (owners, held) in kinds.items():
-                kind = Kind(*key)
-                found = [exact.get(id(p), g) for p, g in zip(owners, held, strict=True)] if kind.rounded else held
-                gradients = [gradient.coalesce() if kind.sparse else local(gradient) for gradient in found]
-                parameters = [local(owner) for owner in owners]
-                origin = self._origin(kind, owners, parameters)
-                self._moving.append(Moving(group, kind, owners, held, parameters, gradients, origin))
+            scale = float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
+            for (low_precision, sparse), (owners, held) in kinds.items():
+                found = held
+                if low_precision:
+                    found = [unrounded.get(id(p), g) for p, g in zip(owners, held, strict=True)]
+                if sparse:
+                    gradients = [gradient.coalesce() for gradient in found]
+                else:
+                    gradients = [g if type(g) in ORDINARY else local(g) for g in found]
+                parameters = [p if type(p) in ORDINARY else local(p) for p in owners]
+                origin = self._origin(low_precision, owners, parameters)
+                kind = Kind(low_precision, sparse)
+                self._moving.append(Moving(group, scale, kind, owners, held, parameters, gradients, origin))
         self.look_at_gradients()
 
-    def _origin(self, kind: Kind, owners: list[Tensor], parameters: list[Tensor]) -> list[Tensor]:
-        if kind.rounded:
+    def _origin(self, low_precision: bool, owners: list[Tensor], parameters: list[Tensor]) -> list[Tensor]:
+        if low_precision:
             return [self.masters.follow(owner) for owner in owners]
         origin = self._copies.like(owners)
         torch._foreach_copy_(origin, parameters)
@@ -175,15 +202,15 @@ class Move(ABC):
 
     @abstractmethod
     def commit(self, arm: int | None) -> None:
-        """Let the base optimizer's state advance by this step's gradient, and what is kept in float32 go with `arm`.
+        """Let the base optimizer's state advance by this step's gradient, and master weights go where `arm` takes them.
 
         The parameters stay where they are: at the arm's candidate, or back at θ for None.
         """
 
     def forget(self) -> None:
-        """Put the gradients of the start point back and let go of this step; buffers stay for the next one."""
+        """Put the gradients of the start point back and release this step's tensors; workspaces stay for the next."""
         self.show_gradients()
-        self._moving, self._unknown = [], False
+        self._moving, self.finite_unknown = [], False
 
     def show_gradients(self) -> None:
         """Put the gradients of the start point where they were found."""
@@ -192,35 +219,35 @@ class Move(ABC):
                 owner.grad = gradient
 
     def hide_gradients(self) -> None:
-        """Take the gradients out of the way of a closure's own zero_grad and backward."""
+        """Clear `.grad`, so that a closure's own zero_grad and backward cannot change the gradients held here."""
         for moving in self._moving:
             for owner in moving.owners:
                 owner.grad = None
 
     def refuse_infinite(self, parameters: list[Tensor]) -> None:
-        """Before gradients are changed: clipping would hide what is not finite."""
+        """Raise where a gradient in `.grad` is not finite: before clipping, which would hide it."""
         found = [local(p.grad) for p in parameters if p.grad is not None]
         self._finite.ask([gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found])
-        self._unknown = True
+        self.finite_unknown = True
         self.check_gradients()
 
     def look_at_gradients(self) -> None:
-        """Begin to find out whether all gradients are finite, without waiting for the device."""
+        """Start to find out whether all gradients are finite, without waiting for the device."""
         gradients: list[Tensor] = []
         for moving in self._moving:
             gradients += (
                 [gradient.values() for gradient in moving.gradients] if moving.kind.sparse else moving.gradients
             )
         self._finite.ask(gradients)
-        self._unknown = True
+        self.finite_unknown = True
 
     def check_gradients(self) -> None:
-        """Raise where a gradient is not finite: the step would be NaN, and so would the base's state, for good."""
-        if not self._unknown:
+        """Raise where a gradient is not finite: the parameters would become NaN, and the base's state for good."""
+        if not self.finite_unknown:
             return
-        self._unknown = False
+        self.finite_unknown = False
         finite = self._finite.answer()
-        if not self.agree(finite):
+        if not (finite if self.agree is None else self.agree(finite)):
             raise ClosureError(
                 "The loss is finite but its gradient is not, so no step can be taken; nothing was changed. Look for a "
                 "square root, a logarithm or a division at its edge, or skip this minibatch."
@@ -228,9 +255,9 @@ class Move(ABC):
 
 
 def refuse_sparse(moving: Moving, *names: str) -> None:
-    """What would touch every row of a parameter does not go with a gradient that has few."""
+    """Raise where a setting would move every row of a parameter whose sparse gradient has only a few."""
     for name in names:
-        if moving.kind.sparse and moving.group.get(name):
+        if moving.group.get(name):
             raise UnsupportedError(
                 f"A parameter with a sparse gradient cannot have {name}={moving.group[name]:g}: it would move rows "
                 f"that the gradient does not; put such parameters in a group with {name}=0, or use dense gradients."

@@ -1,8 +1,8 @@
-"""Parameters in bfloat16 or float16: the roundings of float32 values, by which the base optimizer goes.
+"""Parameters in low precision (bfloat16, float16) and their master weights in float32.
 
-Most steps of a search are smaller than the rounding of such a parameter, and would vanish in it. In float16 the base's
-own numbers would vanish too: Adam's squares, and its eps of 1e-8, are zero there. So the base steps float32 values,
-and its state is in float32.
+Most steps of a search are smaller than the rounding of such a parameter, and would vanish in it. In float16 the base
+optimizer's own numbers would vanish too: Adam's squares, and its eps of 1e-8, are zero there. So the base steps master
+weights in float32, its state is in float32, and the parameters are the master weights, rounded.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from hotswap.optim.moves.shards import local, shared_like
+from hotswap.optim.probing.moves.shards import local, sharded_like
 
-__all__ = ["ROUNDED", "Masters", "restore_state", "standing_in", "widen"]
+__all__ = ["LOW_PRECISION", "MasterWeights", "restore_state", "standing_in", "widen"]
 
-ROUNDED = (torch.bfloat16, torch.float16)
+LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 
-class Masters:
-    """A float32 value of each parameter in bfloat16 or float16, of which the parameter is the rounding."""
+class MasterWeights:
+    """A float32 value of each parameter in low precision, of which the parameter is the rounding."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Tensor] = {}
 
     def follow(self, owner: Tensor) -> Tensor:
-        """The value; where somebody else has changed the parameter since, it starts again from there."""
+        """A parameter's master weights; where others have changed the parameter since, they start again from it."""
         known, parameter = self._by_id.get(id(owner)), local(owner)
         if known is None or known.shape != parameter.shape or known.device != parameter.device:
             known = parameter.detach().float()
@@ -41,19 +41,21 @@ class Masters:
 
     @contextmanager
     def stepped(self, base: Optimizer) -> Iterator[None]:
-        """The base steps the values, and the parameters become their rounding."""
-        found = [p for group in base.param_groups for p in group["params"] if p.dtype in ROUNDED and p.grad is not None]
-        values = [self.follow(owner) for owner in found]
-        stand_ins = [shared_like(owner, value) for owner, value in zip(found, values, strict=True)]
+        """The base steps the master weights, and the parameters become their rounding."""
+        found = [
+            p for group in base.param_groups for p in group["params"] if p.dtype in LOW_PRECISION and p.grad is not None
+        ]
+        masters = [self.follow(owner) for owner in found]
+        stand_ins = [sharded_like(owner, value) for owner, value in zip(found, masters, strict=True)]
         for owner, stand_in in zip(found, stand_ins, strict=True):
             stand_in.grad = owner.grad.float()
         with standing_in(base, found, stand_ins):
             yield
-        for owner, value in zip(found, values, strict=True):
+        for owner, value in zip(found, masters, strict=True):
             local(owner).copy_(value)
 
     def read(self, parameters: list[Tensor]) -> dict[int, Tensor]:
-        """The values by the parameters' places, for a checkpoint.
+        """Copies by the parameters' places, for a checkpoint.
 
         Also of parameters that have not moved yet: a distributed checkpoint is loaded into the tensors that it finds.
         """
@@ -61,13 +63,13 @@ class Masters:
         for place, owner in enumerate(parameters):
             known = self._by_id.get(id(owner))
             if known is not None:
-                found[place] = shared_like(owner, known.clone())
-            elif owner.dtype in ROUNDED and owner.requires_grad and not is_lazy(owner):
-                found[place] = shared_like(owner, local(owner).detach().float())
+                found[place] = sharded_like(owner, known.clone())
+            elif owner.dtype in LOW_PRECISION and owner.requires_grad and not is_lazy(owner):
+                found[place] = sharded_like(owner, local(owner).detach().float())
         return found
 
     def write(self, parameters: list[Tensor], values: dict[int, Tensor]) -> None:
-        """The reverse; a value that does not round to its parameter is passed over when it is next used."""
+        """The reverse of `read`. Values that do not round to their parameter are replaced when they are next used."""
         self._by_id = {
             id(parameters[place]): local(value).to(local(parameters[place]).device).float().clone()
             for place, value in values.items()
@@ -101,19 +103,19 @@ def standing_in(base: Optimizer, owners: list[Tensor], stand_ins: list[Tensor]) 
 
 
 def widen(state: dict[str, Any]) -> None:
-    """A parameter's state in float32: a base that stepped before, or that somebody loaded into, has it in less."""
+    """Convert a parameter's state to float32: a base that stepped before, or was loaded into, has it in less."""
     for name, value in state.items():
-        if isinstance(value, Tensor) and value.dtype in ROUNDED:
+        if isinstance(value, Tensor) and value.dtype in LOW_PRECISION:
             state[name] = value.float()
 
 
 def restore_state(base: Optimizer, saved: dict[str, Any]) -> None:
-    """After `base.load_state_dict(saved)`: torch has rounded state to the parameter's type, here is what was saved."""
+    """After `base.load_state_dict(saved)`, which rounds state to the parameter's type: restore what was saved."""
     places = [place for group in saved["param_groups"] for place in group["params"]]
     parameters = [parameter for group in base.param_groups for parameter in group["params"]]
     for place, parameter in zip(places, parameters, strict=True):
-        if parameter.dtype in ROUNDED and parameter in base.state:
+        if parameter.dtype in LOW_PRECISION and parameter in base.state:
             state, exact = base.state[parameter], saved["state"].get(place, {})
             for name, value in state.items():
-                if isinstance(value, Tensor) and value.dtype in ROUNDED:
+                if isinstance(value, Tensor) and value.dtype in LOW_PRECISION:
                     state[name] = exact.get(name, value).detach().to(value.device, torch.float32, copy=True)

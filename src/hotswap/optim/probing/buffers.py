@@ -1,6 +1,6 @@
-"""Buffers: read whole before and after a gradient pass, and written back as often as there are trials.
+"""Module buffers: copied before and after a gradient pass, and restored as often as there are trials.
 
-A few launches do it on a GPU, however many buffers there are, because their copies stay from step to step.
+On a GPU a few kernel launches do it, however many buffers there are, because the copies stay from step to step.
 """
 
 from __future__ import annotations
@@ -13,47 +13,48 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from hotswap.errors import UnsupportedError
-from hotswap.optim.guards.modules import Owner, same
-from hotswap.optim.moves.shards import local
+from hotswap.optim.probing.modules import BufferDict, identical
+from hotswap.optim.probing.moves.shards import local
 
-__all__ = ["Page"]
+__all__ = ["BufferSnapshot"]
 
-LARGE = 2**18  # numbers; statistics are smaller, one per channel
+LARGE = 2**18  # numbers; running statistics, one per channel, are smaller
 
 
 @dataclass
-class Page:
-    """All buffers at one moment."""
+class BufferSnapshot:
+    """The buffers of some modules, as they were at one moment."""
 
-    _owners: list[Owner] = field(default_factory=list)
+    owners: list[BufferDict] = field(default_factory=list)
+    """The modules' dictionaries of buffers."""
     _counts: list[int] = field(default_factory=list)
-    """How many are in each."""
+    """How many buffers are in each of them."""
     _names: list[str] = field(default_factory=list)
     _tensors: list[Tensor | None] = field(default_factory=list)
-    """What was in each place."""
+    """The buffers themselves: which tensor was in each place."""
     _groups: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)
-    """Tensors of one kind, and copies of them."""
+    """Small buffers of one type on one device, and copies of them."""
     _sizes: list[list[torch.Size]] = field(default_factory=list)
-    """Theirs."""
+    """The shapes of these copies."""
     _single: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """Tables and masks, and whatever is on the CPU, with copies. They are written to only where they have changed: it
-    is less to do, and memory may be read-only, where it is a file's."""
+    """Large buffers, such as tables and masks, and all that are on the CPU, with copies. They are written to only where
+    they have changed: that is less to do, and their memory may be a file that was mapped read-only."""
     _versions: tuple[tuple[Tensor, ...], tuple[int, ...]] = ((), ())
-    """Of which tensors they are known, and what they were."""
-    _empty: bool = False
-    """Whether one of them has no values yet."""
+    """Tensors, and their version counters when these were read."""
+    _uninitialized: bool = False
+    """Whether a buffer has no values yet."""
 
-    def read(self, owners: list[Owner], parameters: list[Tensor]) -> None:
-        """Every buffer as it is, except for those that are parameters, too: these are the optimizer's."""
-        if owners or self._owners:
-            with torch.no_grad():
-                self._read(owners, parameters)
+    def read(self, owners: list[BufferDict], parameters: list[Tensor]) -> None:
+        """Copy every buffer, except for those that share memory with a parameter: these are the optimizer's."""
+        with torch.no_grad():
+            self._read(owners, parameters)
 
-    def _read(self, owners: list[Owner], parameters: list[Tensor]) -> None:
+    def _read(self, owners: list[BufferDict], parameters: list[Tensor]) -> None:
         names, tensors = _contents(owners)
-        if not (same(tensors, self._tensors) and names == self._names and same(owners, self._owners) and self._fits()):
+        unchanged = identical(tensors, self._tensors) and names == self._names and identical(owners, self.owners)
+        if not (unchanged and self._fits()):
             self._lay_out(names, tensors, {_memory(parameter) for parameter in parameters} - {None})
-            self._owners, self._counts = list(owners), [len(owner) for owner in owners]
+            self.owners, self._counts = list(owners), [len(owner) for owner in owners]
             self._names, self._tensors = names, tensors
         for group, copies in self._groups:
             torch._foreach_copy_(copies, group)
@@ -61,10 +62,10 @@ class Page:
             copy.copy_(tensor)
 
     def _fits(self) -> bool:
-        """A buffer may have got another size, or its first values."""
+        """Whether the copies have the shapes that the buffers have now."""
         sizes = ([tensor.shape for tensor in group] for group, _ in self._groups)
         return (
-            not self._empty
+            not self._uninitialized
             and list(sizes) == self._sizes
             and all(tensor.is_same_size(copy) for tensor, copy in self._single)
         )
@@ -72,10 +73,10 @@ class Page:
     def _lay_out(self, names: list[str], tensors: list[Tensor | None], taken: set[int | None]) -> None:
         groups: dict[object, list[Tensor]] = {}
         single: list[tuple[Tensor, Tensor]] = []
-        empty = False
+        uninitialized = False
         for name, tensor in zip(names, tensors, strict=True):
             if type(tensor) is UninitializedBuffer:
-                empty = True
+                uninitialized = True
             elif tensor is not None and tensor.is_nested:
                 raise UnsupportedError(
                     f"The buffer {name!r} is a nested tensor, of which no copy can be kept to go back to; keep it as "
@@ -87,27 +88,26 @@ class Page:
                 single.append((tensor, torch.empty_like(tensor)))
             else:
                 groups.setdefault((type(tensor), tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
-        self._single, self._empty = single, empty
+        self._single, self._uninitialized = single, uninitialized
         self._groups = [(group, [torch.empty_like(tensor) for tensor in group]) for group in groups.values()]
         self._sizes = [[tensor.shape for tensor in group] for group in groups.values()]
 
-    def know_empty(self, owners: list[Owner]) -> None:
-        """Owners that are not on this page had no buffers when it was read, and have none when it is written."""
-        if len(owners) != len(self._owners):
-            new = [owner for owner in owners if not any(owner is known for known in self._owners)]
-            self._owners += new
+    def add_empty(self, owners: list[BufferDict]) -> None:
+        """Owners that are not in this snapshot had no buffers when it was taken: restoring it removes theirs."""
+        if len(owners) != len(self.owners):
+            new = [owner for owner in owners if not any(owner is known for known in self.owners)]
+            self.owners += new
             self._counts += [0] * len(new)
 
     def write(self, *, resized: bool = False) -> None:
-        """Every buffer as it was: also another tensor in the place of one, or none; and of its size, where some were
-        `resized` since."""
-        if self._owners:
-            with torch.no_grad():
-                self._write(resized)
+        """Restore every buffer: its values, the tensor itself where it was replaced, and, if some were `resized`
+        since, its size."""
+        with torch.no_grad():
+            self._write(resized)
 
     def _write(self, resized: bool) -> None:
-        names, tensors = _contents(self._owners)
-        if not (same(tensors, self._tensors) and names == self._names):
+        names, tensors = _contents(self.owners)
+        if not (identical(tensors, self._tensors) and names == self._names):
             self._put_back()
         if resized:
             self._resize()
@@ -118,52 +118,52 @@ class Page:
                 tensor.copy_(copy)
 
     def _resize(self) -> None:
-        """Some modules give a buffer its size in their first forward."""
+        """Give buffers the sizes that they had; some modules choose a buffer's size in their first forward."""
         pairs = [pair for group in self._groups for pair in zip(*group, strict=True)]
         for tensor, copy in (*pairs, *self._single):
             if tensor.shape != copy.shape:
                 tensor.resize_(copy.shape)
 
     def sizes(self) -> list[list[torch.Size]]:
-        """Of all copies."""
+        """The shapes of all copies."""
         return [*self._sizes, [copy.shape for _, copy in self._single]]
 
     def note_versions(self) -> None:
-        """How often each was written to, by now."""
+        """Remember the version counters of all buffers."""
         tensors = (*(tensor for group, _ in self._groups for tensor in group), *(tensor for tensor, _ in self._single))
         self._versions = tensors, tuple(tensor._version for tensor in tensors)
 
     def restore_versions(self) -> None:
-        """As if nobody had written since: nothing has changed, and graphs that hold them are none the worse."""
+        """Reset the version counters: the values are the same again, so graphs that hold the buffers stay valid."""
         if self._versions[0]:
             torch._C._autograd._unsafe_set_version_counter(*self._versions)
             self._versions = (), ()
 
     def _put_back(self) -> None:
         places = iter(zip(self._names, self._tensors, strict=True))
-        for owner, count in zip(self._owners, self._counts, strict=True):
+        for owner, count in zip(self.owners, self._counts, strict=True):
             saved = dict(islice(places, count))
             owner.clear()
             owner.update(saved)
 
 
-def _contents(owners: list[Owner]) -> tuple[list[str], list[Tensor | None]]:
+def _contents(owners: list[BufferDict]) -> tuple[list[str], list[Tensor | None]]:
     return [name for owner in owners for name in owner], [tensor for owner in owners for tensor in owner.values()]
 
 
 def _memory(tensor: Tensor) -> int | None:
-    """Where a tensor's numbers are; None where that is nowhere in particular."""
+    """The address of a tensor's memory; None where it has no memory of its own."""
     tensor = local(tensor)
     if tensor.layout is not torch.strided or is_lazy(tensor):
         return None
     try:
         return tensor.untyped_storage().data_ptr() or None
-    except (RuntimeError, NotImplementedError):  # made of other tensors
+    except (RuntimeError, NotImplementedError):  # a wrapper around other tensors
         return None
 
 
 def _cannot_be_written(tensor: Tensor) -> bool:
-    """Nobody else could either: made in inference mode, or expanded, with several numbers in one place."""
+    """Whether no code can write to a tensor: it was made in inference mode, or expanded without memory of its own."""
     if tensor.is_inference():
         return True
     if tensor.layout is not torch.strided:

@@ -1,4 +1,4 @@
-"""The move that fits every base and every hyperparameter: restore, set, step, for every trial."""
+"""The move for any base optimizer and any hyperparameters: for every trial, restore, set the values, step."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from typing import Any
 from torch import Tensor
 
 from hotswap.errors import UnsupportedError
-from hotswap.optim.moves.base import NONE, Group, Move, with_values
+from hotswap.optim.probing.moves.base import NO_GRADIENTS, Move, ParamGroup, with_values
 
 __all__ = ["Exact"]
 
 
 @dataclass
 class Exact(Move):
-    """Any base and any hyperparameters: restore, set, step, for every trial. Slower, and with a copy of the state."""
+    """For every trial, restore parameters and state, set the arm's values, and let the base step.
+
+    Slower than the other moves, and it keeps a copy of the base's state.
+    """
 
     _state: dict[Tensor, dict[str, Any]] = field(default_factory=dict, repr=False)
-    _groups: list[Group] = field(default_factory=list, repr=False)
+    _groups: list[ParamGroup] = field(default_factory=list, repr=False)
     _advanced: bool = False
 
-    def prepare(self, exact: Mapping[int, Tensor] = NONE) -> None:
+    def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
         """See `Move.prepare`."""
-        super().prepare(exact)
-        if any(moving.kind.rounded for moving in self._moving):
+        super().prepare(unrounded)
+        if any(moving.kind.low_precision for moving in self._moving):
             raise UnsupportedError(
                 f"HotSwap around {type(self.base).__name__} with these arms lets it step the parameters themselves, "
                 "and in bfloat16 or float16 most steps would vanish in rounding; keep the parameters in float32 and "
@@ -43,7 +46,7 @@ class Exact(Move):
         for moving in self._moving:
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient.clone()  # a base may write into it
-        self._advanced = True  # before it has: an exception may come when it has
+        self._advanced = True  # set before: the step may raise when it has changed something
         with with_values(self.base, self.arms.values(arm), self.scale):
             self.base.step()
         self.hide_gradients()
@@ -59,7 +62,7 @@ class Exact(Move):
             self._advanced = False
 
     def commit(self, arm: int | None) -> None:
-        """See `Move.commit`: the last candidate has done it, or a step whose move is taken back does."""
+        """See `Move.commit`: the step to the last candidate has done it; otherwise a step whose move is undone does."""
         if not self._advanced:
             self.to(len(self.arms) - 1)
             super().back()
@@ -74,8 +77,8 @@ def _copied(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value.clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in state.items()}
 
 
-def _restore(group: Group, saved: Group) -> None:
-    """A tensor gets its value back and stays the same tensor: somebody may hold it."""
+def _restore(group: ParamGroup, saved: ParamGroup) -> None:
+    """Restore a group's values. A tensor is written to, not replaced: others may hold a reference to it."""
     for name, value in saved.items():
         if isinstance(value, Tensor) and isinstance(group.get(name), Tensor):
             group[name].copy_(value)

@@ -1,4 +1,4 @@
-"""Whether all gradients are finite: asked of the device without waiting for it, answered when somebody has waited."""
+"""Whether all gradients are finite: the device is asked without waiting for it, and the answer is read later."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["FiniteCheck"]
 
 
 class OnGpu(NamedTuple):
-    """One launch for all gradients of a type."""
+    """The check on one GPU: one kernel launch for all gradients of a type."""
 
     found: Tensor
     """Not 0 once a value that is not finite was found."""
     one: Tensor
 
     def ask(self, gradients: list[Tensor]) -> bool:
-        """By a function that is meant to undo a loss scale: here of 1, which changes nothing.
+        """Start the check, with torch's function that divides by a loss scale: here by 1, which changes nothing.
 
-        False where it cannot: it writes to the gradients, and one that was expanded has many numbers in one place.
+        Returns False where that function cannot be used: it writes to the gradients, and an expanded one has several
+        of its numbers in the same memory.
         """
         try:
             torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.found, self.one)
@@ -31,7 +32,7 @@ class OnGpu(NamedTuple):
         return True
 
     def answer(self) -> bool:
-        """Wait, if nobody has."""
+        """Whether all were finite; waits for the device, if nothing has before."""
         finite = self.found.item() == 0
         if not finite:
             self.found.zero_()
@@ -40,18 +41,18 @@ class OnGpu(NamedTuple):
 
 @dataclass
 class FiniteCheck:
-    """For one step at a time: `ask`, then `answer` once."""
+    """The check of one step at a time: `ask`, then `answer` once."""
 
     _gpus: dict[torch.device, OnGpu] = field(default_factory=dict)
     _asked: list[OnGpu] = field(default_factory=list)
     _rest: list[Tensor] = field(default_factory=list)
     _norms: tuple[Tensor, ...] = ()
     _varied: bool = False
-    """Gradients are known to be of several devices or types, or one was expanded."""
+    """Whether gradients are known to be on several devices or of several types, or one is expanded."""
 
     def ask(self, gradients: list[Tensor]) -> None:
-        """Begin to find out."""
-        for gpu in self._asked:  # a step that was broken off never asked for the answer
+        """Start the check."""
+        for gpu in self._asked:  # a step that failed has not read its answer
             gpu.found.zero_()
         self._asked, self._rest, self._norms = [], [], ()
         if gradients and not self._varied and gradients[0].is_cuda:
@@ -75,7 +76,7 @@ class FiniteCheck:
                 alike = [g for g in here if g.dtype is dtype] if len(types) > 1 else here
                 if alike and not gpu.ask(alike):
                     self._rest += [g for g in alike if g.numel()]
-        self._norms = torch._foreach_norm(self._rest) if self._rest else ()  # overflow is looked into when it happens
+        self._norms = torch._foreach_norm(self._rest) if self._rest else ()  # a norm may overflow; `answer` looks again
 
     def _gpu(self, device: torch.device) -> OnGpu:
         if device not in self._gpus:
@@ -83,7 +84,7 @@ class FiniteCheck:
         return self._gpus[device]
 
     def answer(self) -> bool:
-        """What came of it."""
+        """Whether all gradients were finite."""
         finite = [gpu.answer() for gpu in self._asked]
         if not all(math.isfinite(norm.item()) for norm in self._norms):
             finite += [bool(norm.isfinite()) for norm in torch._foreach_norm(self._rest, ord=torch.inf)]

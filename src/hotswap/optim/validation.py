@@ -1,4 +1,4 @@
-"""What is refused when a hot-swapped optimizer is made, and which losses it refuses."""
+"""Checks of what a hot-swapped optimizer is made of, and of the losses that it is given."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.bandits import Bandit
-from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
-from hotswap.optim.warned import warn
+from hotswap.errors import LossError, SettingError, UnsupportedError
+from hotswap.optim.user_warnings import warn
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_group", "check_parts", "check_step", "initial_lr", "refuse_negative"]
+__all__ = ["check_group", "check_parts", "initial_lr", "refuse_loss"]
 
 
 def check_parts(optimizer: Any) -> None:
-    """Whether the parts of a hot-swapped optimizer go together."""
+    """Check that the parts of a hot-swapped optimizer go together."""
     base = optimizer.base
     swappable = [
         name
@@ -54,8 +54,8 @@ def check_parts(optimizer: Any) -> None:
 
 
 def check_group(group: dict[str, Any]) -> None:
-    """Whether a parameter group is one that can be hot-swapped."""
-    if group.get("maximize"):  # it is never found to have done well
+    """Check that a parameter group can be hot-swapped."""
+    if group.get("maximize"):
         raise UnsupportedError(
             "HotSwap searches for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
             "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
@@ -68,19 +68,8 @@ def check_group(group: dict[str, Any]) -> None:
         )
 
 
-def check_step(base: Optimizer, *, busy: bool) -> None:
-    """Whether a search may begin."""
-    if busy:
-        raise ClosureError("step() was called from inside of its own closure or gradient pass; call it after them.")
-    if base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks:
-        raise UnsupportedError(
-            f"The base optimizer, {type(base).__name__}, has a step hook, which would run at trials or not at all; "
-            "register it on the hot-swapped optimizer, whose steps are the real ones."
-        )
-
-
 def initial_lr(base: Optimizer) -> float:
-    """The rate that stands for 1: where a scheduler is at work already, the one that it began with."""
+    """The rate that all others are relative to: the first group's, before any scheduler has changed it."""
     first = base.param_groups[0]
     if "lr" not in first:
         return 1.0
@@ -98,8 +87,13 @@ def initial_lr(base: Optimizer) -> float:
     return rate
 
 
-def refuse_negative(loss: float, where: str) -> NoReturn:
-    """A loss that has no logarithm."""
+def refuse_loss(loss: float, where: str) -> NoReturn:
+    """Raise for a loss that a search cannot work with: not finite, or negative where its logarithm is needed."""
+    if not math.isfinite(loss):
+        raise LossError(
+            f"The loss at {where} is {loss}, so no trial can be compared with it; the parameters were left as they "
+            "are. Look at this minibatch, or at what was done to the weights before this step."
+        )
     raise LossError(
         f"The loss at {where} is {loss:g}, and the logarithm of a negative loss means nothing; pass "
         "reward=hotswap.RelativeReduction() for objectives that go below zero."

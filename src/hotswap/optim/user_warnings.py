@@ -1,4 +1,4 @@
-"""What users are warned of: something works, but costs more or means less than they may think."""
+"""The warnings that users get where something works, but costs more or means less than they may think."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def warn(message: str) -> None:
 
 
 def warn_of_own_backward() -> None:
-    """Say once what a closure with its own backward costs."""
+    """A closure that runs its own backward makes every trial pay for it."""
     warn(
         "The closure calls backward() itself. That works, but every trial then pays for a backward pass that nothing "
         "uses: return the loss without calling backward(), and the optimizer runs it once per step."
     )
 
 
-def warn_of_another_loss(first: float, again: float, *, watched: bool) -> None:
-    """Say why a search is no use with this closure."""
+def warn_of_another_loss(first: float, again: float, *, recorded: bool) -> None:
+    """A closure that gives another loss at the same parameters makes a search meaningless."""
     advice = (
         "load and augment the minibatch outside of it, draw random numbers with torch's default generator, which a "
         "step rewinds for every trial, and leave model.train() and model.eval() to the loop."
-        if watched
+        if recorded
         else "call the model and backward() inside `with optimizer.gradient_pass():`, so that trials see the same "
         "dropout masks and buffers, and pass the loss of the same minibatch."
     )
@@ -58,7 +58,7 @@ def warn_of_another_loss(first: float, again: float, *, watched: bool) -> None:
 
 
 def warn_of_the_same_loss(trials: int) -> None:
-    """Say what it means that nothing changes, wherever the parameters are."""
+    """The loss does not depend on where the parameters are."""
     warn(
         f"All {trials} trials had exactly the loss of the start point, so the closure does not see that the parameters "
         "move: call the model inside of it, optimizer.step(lambda: loss_fn(model(x), y)), and not before."
@@ -66,7 +66,7 @@ def warn_of_the_same_loss(trials: int) -> None:
 
 
 def warn_of_no_search(values: Iterable[tuple[str, object]], *, ever: bool) -> None:
-    """Say what a loop in torch's usual style does here."""
+    """A step without a closure searches for nothing."""
     shown = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values)
     which = "what the latest search chose" if ever else "the smallest arm"
     warn(
@@ -77,7 +77,7 @@ def warn_of_no_search(values: Iterable[tuple[str, object]], *, ever: bool) -> No
 
 
 def warn_of_discarded_gradients() -> None:
-    """Say that a backward before the step is for nothing."""
+    """Gradients from before the step are not used."""
     warn(
         "There were gradients in .grad before this step, and they are discarded: with a closure, a step computes its "
         "own. For several minibatches use hotswap.accumulate; otherwise leave out the backward() before the step, or "
@@ -86,7 +86,7 @@ def warn_of_discarded_gradients() -> None:
 
 
 def warn_of_added_gradients() -> None:
-    """Say that a gradient is not that of one minibatch."""
+    """Gradients of several steps add up."""
     warn(
         "backward() has added to the gradient that the step before had used, so the directions of all steps pile up: "
         "call optimizer.zero_grad() before each backward."
@@ -94,7 +94,7 @@ def warn_of_added_gradients() -> None:
 
 
 def warn_of_numbers_between() -> None:
-    """Say why trials cannot repeat what several gradient passes did."""
+    """Trials cannot repeat the random numbers of several gradient passes."""
     warn(
         "Random numbers were drawn between two gradient passes of one step, so its trials see other dropout masks than "
         "all but the first of them: load all minibatches before, or use hotswap.accumulate."
@@ -102,7 +102,7 @@ def warn_of_numbers_between() -> None:
 
 
 def warn_of_other_parts(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Say that what comes is no exact resume."""
+    """A checkpoint was written with other settings, so the training does not resume exactly."""
     others = [f"{name}={saved[name]}, now {now[name]}" for name in now if saved.get(name, now[name]) != now[name]]
     if others:
         warn(
