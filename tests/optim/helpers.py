@@ -1,12 +1,16 @@
-"""A small classification problem for the optimizer's tests."""
+"""A small classification problem for the optimizer's tests, and the few looks inside that they share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+
+from hotswap import HotSwap
+from hotswap.optim.probing.moves import Move
 
 
 def model(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -34,3 +38,25 @@ def weights(net: nn.Module) -> list[Tensor]:
 def same(a: list[Tensor], b: list[Tensor]) -> bool:
     """Bit for bit."""
     return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def take(optimizer: HotSwap, closure: Callable[[], Tensor]) -> None:
+    """A step whose trials all seem better than the start point, so that the first of them is taken."""
+    optimizer.check_closure = False
+    optimizer.step(closure, trial_closure=lambda: torch.tensor(0.5), loss=1.0)
+
+
+def own_entry(optimizer: HotSwap) -> dict[str, Any]:
+    """What hot swapping adds to the state of the base optimizer."""
+    entry: dict[str, Any] = optimizer.state_dict()["param_groups"][0]["hotswap"]
+    return entry
+
+
+def move_of(optimizer: HotSwap) -> Move:
+    """How the optimizer moves its parameters to candidates and back."""
+    return optimizer._probe.move
+
+
+def masters_of(optimizer: HotSwap) -> list[Tensor]:
+    """The master weights in float32 of parameters in low precision."""
+    return list(own_entry(optimizer)["masters"].values())

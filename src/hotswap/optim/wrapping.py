@@ -97,6 +97,15 @@ class WrappingOptimizer(Optimizer):
         return self._memory.last_step
 
     @property
+    def check_closure(self) -> bool:
+        """Whether the closure is checked, in some searches, for giving the same loss twice."""
+        return self._checks.enabled
+
+    @check_closure.setter
+    def check_closure(self, check: bool) -> None:
+        self._checks.enabled = check
+
+    @property
     def param_groups(self) -> list[dict[str, Any]]:
         """The base optimizer's parameter groups."""
         return self.base.param_groups

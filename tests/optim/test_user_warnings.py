@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LinearLR
 
 import hotswap
 from hotswap import CheckpointError, ClosureError, HotSwap, HotSwapSGD, HotSwapWarning, SettingError
-from hotswap.optim.hotswap import CHECKED
+from hotswap.optim.probing.probe import CHECKED_SEARCHES
 from tests.optim.helpers import batches, loss_of, model
 
 
@@ -92,7 +92,7 @@ def test_a_closure_that_gives_another_loss_is_noticed_then_or_at_the_next_look(l
         said = told(lambda step=step, batch=batch: optimizer.step(lambda: closure(loss_of(net, batch), step)))
         found += len(said)
         if said:
-            assert step == min(number for number in CHECKED if number >= later)
+            assert step == min(number for number in CHECKED_SEARCHES if number >= later)
             assert "leave model.train() and model.eval() to the loop" in said[0]
     assert found == 1
 
@@ -103,9 +103,7 @@ def test_looking_again_changes_nothing() -> None:
     for looked_at in (True, False):
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3))
-        optimizer = HotSwapSGD(net.parameters(), momentum=0.9)
-        if not looked_at:
-            optimizer._known.add("another loss")
+        optimizer = HotSwapSGD(net.parameters(), momentum=0.9, check_closure=looked_at)
         for batch in batches(12):
             optimizer.step(loss_of(net, batch))
         results.append([*net.state_dict().values(), torch.get_rng_state()])

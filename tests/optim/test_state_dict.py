@@ -170,7 +170,7 @@ def test_a_saved_state_does_not_change_afterwards() -> None:
     optimizer = HotSwapSGD(net.parameters())
     train(net, optimizer, batches(40))
     saved = optimizer.state_dict()
-    optimizer._bandit_state.counts[:] += 1  # even if it is changed in place
+    optimizer._memory.bandit.counts[:] += 1  # even if it is changed in place
     counts = saved["param_groups"][0]["hotswap"]["bandit"]["counts"].clone()
     train(net, optimizer, batches(10))
     assert torch.equal(saved["param_groups"][0]["hotswap"]["bandit"]["counts"], counts)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hotswap.optim.moves.finite import FiniteCheck, OnGpu
+from hotswap.optim.probing.moves.finite import FiniteCheck, OnGpu
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

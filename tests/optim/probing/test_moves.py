@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
+import hotswap
 from hotswap import Backtracking, HotSwap, HotSwapSGD, SettingError, UnsupportedError, log_grid
-from hotswap.optim.moves import LINEAR_BASES, Exact, GradientMove, LinearMove
-from tests.optim.helpers import batches, loss_of, model, same, weights
+from hotswap.optim.probing.moves import Exact, GradientMove, LinearMove
+from hotswap.optim.probing.moves.scaled import LINEAR_BASES
+from tests.optim.helpers import batches, loss_of, model, move_of, same, weights
 
 Build = Callable[[Any], torch.optim.Optimizer]
+
+
 D = torch.float64
+
 
 BASES: dict[str, Build] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.7),
@@ -36,6 +42,8 @@ BASES: dict[str, Build] = {
     "adagrad": lambda p: torch.optim.Adagrad(p, lr_decay=0.1, weight_decay=0.1),
     "adamax": lambda p: torch.optim.Adamax(p, weight_decay=0.1),
 }
+
+
 FEW = {"lr": log_grid(1.0, 1e-4, 9)}
 
 
@@ -57,7 +65,7 @@ def test_every_linear_base_is_tested() -> None:
 def test_scaling_one_displacement_is_the_same_as_repeating_the_step(name: str) -> None:
     fast, slow = model(dtype=D), model(dtype=D)
     quick, records = run(BASES[name], 60, fast)
-    assert type(quick._move) in (GradientMove, LinearMove)
+    assert type(move_of(quick)) in (GradientMove, LinearMove)
     _, expected = run(BASES[name], 60, slow, forced=Exact)
     assert [r.trials for r in records] == [
         tuple((arm, pytest.approx(loss, abs=1e-10)) for arm, loss in r.trials) for r in expected
@@ -74,8 +82,8 @@ def test_muon() -> None:
     fast, slow = model(), model()
     quick = HotSwap(build(list(fast.parameters())), FEW)
     exact = HotSwap(build(list(slow.parameters())), FEW, linear=False)
-    assert type(quick._move) is LinearMove
-    assert type(exact._move) is Exact
+    assert type(move_of(quick)) is LinearMove
+    assert type(move_of(exact)) is Exact
     for batch in batches(5):
         quick.step(loss_of(fast, batch))
         exact.step(loss_of(slow, batch))
@@ -121,7 +129,7 @@ def test_small_displacements_keep_their_digits() -> None:
     parameter = nn.Parameter(torch.ones(4))
     optimizer = HotSwap(torch.optim.Adagrad([parameter], eps=1e6), {"lr": [100.0]})
     optimizer.step(lambda: (1e-8 * parameter).sum() + 1.0)
-    (displacement,) = optimizer._move._displacements.like([parameter])  # type: ignore[attr-defined]
+    (displacement,) = move_of(optimizer)._displacements.like([parameter])  # type: ignore[attr-defined]
     torch.testing.assert_close(displacement, torch.full((4,), -1e-14), rtol=1e-5, atol=0.0)
 
 
@@ -143,7 +151,7 @@ class Halving(torch.optim.Optimizer):
 def test_an_unknown_base_takes_the_exact_path() -> None:
     net = model()
     optimizer = HotSwap(Halving(net.parameters()))
-    assert type(optimizer._move) is Exact
+    assert type(move_of(optimizer)) is Exact
     for batch in batches(60):
         optimizer.step(loss_of(net, batch))
     assert optimizer.param_groups[0]["count"] == 60
@@ -165,7 +173,7 @@ def test_swapping_more_than_the_rate() -> None:
 
 
 def test_adafactor_is_exact() -> None:
-    assert type(HotSwap(torch.optim.Adafactor(model().parameters()))._move) is Exact
+    assert type(move_of(HotSwap(torch.optim.Adafactor(model().parameters())))) is Exact
 
 
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.Rprop, torch.optim.ASGD])
@@ -233,3 +241,86 @@ def test_a_walk_stays_with_its_setting() -> None:
 def test_a_given_base_must_be_an_optimizer() -> None:
     with pytest.raises(SettingError, match=r"not a torch\.optim\.Optimizer; for plain parameters use HotSwapSGD"):
         HotSwap(model().parameters())  # type: ignore[arg-type]
+
+
+class Words(nn.Module):
+    """An embedding whose gradient may be sparse."""
+
+    def __init__(self, *, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(50, 6, sparse=sparse)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.embed(tokens).mean(1))
+
+
+def sentences() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(0, 50, (20, 4), generator=generator)
+    return tokens, tokens[:, 0] % 3
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of Adagrad's own doing
+@pytest.mark.parametrize("base", ["sgd", "adagrad"])
+def test_sparse_gradients_are_dense_ones(base: str) -> None:
+    tokens, labels = sentences()
+    nets = [Words(sparse=sparse).double() for sparse in (True, False)]
+    makers = {"sgd": HotSwapSGD, "adagrad": lambda p: HotSwap(torch.optim.Adagrad(p, lr=1.0))}
+    optimizers = [makers[base](net.parameters()) for net in nets]
+    for _ in range(40):
+        for net, optimizer in zip(nets, optimizers, strict=True):
+            optimizer.step(lambda net=net: cross_entropy(net(tokens), labels))
+    assert nets[0].embed.weight.grad.layout is torch.sparse_coo
+    for ours, theirs in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_sparse_adam() -> None:
+    tokens, labels = sentences()
+    net = Words(sparse=True)
+    optimizer = HotSwap(torch.optim.SparseAdam(net.embed.parameters(), lr=1.0), {"lr": [0.3, 0.03]})
+    first = cross_entropy(net(tokens), labels).item()
+    for _ in range(30):
+        optimizer.step(lambda: cross_entropy(net(tokens), labels))
+    assert cross_entropy(net(tokens), labels).item() < 0.8 * first
+
+
+@pytest.mark.parametrize("setting", [{"weight_decay": 0.1}, {"momentum": 0.9}, {"clip_norm": 1.0}])
+def test_what_a_sparse_gradient_cannot_have_is_refused(setting: dict[str, float]) -> None:
+    tokens, labels = sentences()
+    net = Words(sparse=True)
+    before = weights(net)
+    optimizer = HotSwapSGD(net.parameters(), **setting)  # type: ignore[arg-type]
+    with pytest.raises(hotswap.UnsupportedError, match="sparse gradient cannot"):
+        optimizer.step(lambda: cross_entropy(net(tokens), labels))
+    assert same(before, weights(net))
+
+
+def test_frozen_unused_shared_and_late_parameters() -> None:
+    torch.manual_seed(0)
+    embed, unused = nn.Embedding(50, 6), nn.Linear(2, 2)
+    frozen = nn.Linear(6, 6)
+    frozen.requires_grad_(False)
+    out = nn.Linear(6, 50, bias=False)
+    out.weight = embed.weight  # tied
+    net = nn.ModuleList([embed, frozen, out, unused])
+    optimizer = HotSwapSGD(net.parameters(), momentum=0.9)
+    tokens, _ = sentences()
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+
+    def closure() -> Tensor:
+        return cross_entropy(out(frozen(embed(tokens[:, 0]))), tokens[:, 1])
+
+    losses = [optimizer.step(closure).item() for _ in range(40)]
+    assert losses[-1] < losses[0]
+    assert out.weight is embed.weight
+    for name, parameter in net.named_parameters():
+        assert torch.equal(parameter, before[name]) == (not name.startswith("0."))
+    late = nn.Linear(50, 50)
+    optimizer.add_param_group({"params": list(late.parameters()), "lr": 0.5})
+    start = weights(late)
+    optimizer.step(lambda: cross_entropy(late(out(frozen(embed(tokens[:, 0])))), tokens[:, 1]))
+    assert not same(start, weights(late))

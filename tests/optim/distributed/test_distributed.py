@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import hotswap
+from tests.optim.distributed import workers
 from tests.optim.helpers import model
-from tests.optim.several import workers
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def start(task: str, world: int, folder: Path) -> list[subprocess.Popen[str]]:
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.optim.several.workers", task, str(rank), str(world), str(folder)],
+            [sys.executable, "-m", "tests.optim.distributed.workers", task, str(rank), str(world), str(folder)],
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,

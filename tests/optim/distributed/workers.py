@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from hotswap import HotSwap, HotSwapSGD, LossError, UnsupportedError, accumulate
+from hotswap.optim.probing.stale_gradients import StaleGradients
 
 Task = Callable[[int, int, Path], Any]
 
@@ -360,7 +361,7 @@ def _refused(shared: nn.Module, optimizer: HotSwap, *batches: tuple[Tensor, Tens
 
     try:
         optimizer.zero_grad()
-        optimizer._leftovers = type(optimizer._leftovers)()  # nothing is known of steps before
+        optimizer._probe._stale = StaleGradients()  # nothing is known of steps before
         backward(batches[0])
         optimizer.step(lambda: backward(batches[1]))
     except UnsupportedError as error:
