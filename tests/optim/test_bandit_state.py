@@ -18,8 +18,7 @@ from torch import nn
 from hotswap import Bandit, CheckpointError, DiscountedUCB, HotSwap, HotSwapSGD
 from hotswap.arrays import Array, Device
 from hotswap.generators import generators, uniform
-from tests.optim.helpers import batches, loss_of, model, own_entry, same, weights
-from tests.optim.test_state_dict import through_a_file
+from tests.optim.helpers import batches, model, own_entry, same, through_a_file, train, weights
 
 
 class Longest(NamedTuple):
@@ -100,14 +99,6 @@ def build(bandit: type[Bandit], seed: int = 0) -> tuple[nn.Module, HotSwap]:
     return net, HotSwapSGD(net.parameters(), momentum=0.5, bandit=bandit(), seed=seed)
 
 
-def train(net: nn.Module, optimizer: HotSwap, data: list[Any]) -> list[Any]:
-    records = []
-    for batch in data:
-        optimizer.step(loss_of(net, batch))
-        records.append(optimizer.last_step)
-    return records
-
-
 def loaded(pair: tuple[nn.Module, HotSwap], kind: type[Bandit], _: Path) -> tuple[nn.Module, HotSwap]:
     net, optimizer = build(kind, seed=9)
     optimizer.load_state_dict(through_a_file(pair[1].state_dict()))
@@ -170,7 +161,7 @@ def test_statistics_of_a_bandit_without_means() -> None:
         (
             Oldest,
             DiscountedUCB,
-            r"of Oldest, is not one of DiscountedUCB: it has 'last_tried' that the bandit does not",
+            r"of Oldest, is not one of DiscountedUCB: it has 'last_tried' that the bandit",
         ),
         (DiscountedUCB, Oldest, r"is not one of Oldest: it lacks 'last_tried'; construct the optimizer with"),
         (Random, DiscountedUCB, r"it lacks 'rewards' and lacks 'counts' and lacks 'step' and has 'tries'"),

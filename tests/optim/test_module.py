@@ -14,18 +14,13 @@ from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwap, HotSwapSGD, HotSwapWarning
 from hotswap.optim.probing import modules
-from tests.optim.helpers import batches, loss_of, same, weights
+from tests.optim.helpers import batches, loss_of, noisy, same, weights
 
 WAYS: dict[str, Callable[[nn.Module], HotSwap]] = {
     "the model in place of parameters": HotSwapSGD,
     "parameters and the model": lambda net: HotSwapSGD(net.parameters(), module=net),
     "a base and the model": lambda net: HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), module=net),
 }
-
-
-def normed() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 3))
 
 
 @pytest.fixture
@@ -39,7 +34,7 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_search")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_is_named_is_not_searched_for(way: str) -> None:
-    net = normed()
+    net = noisy()
     optimizer = WAYS[way](net)
     for number, batch in enumerate(batches(5), start=1):
         optimizer.step(loss_of(net, batch))
@@ -49,7 +44,7 @@ def test_a_model_that_is_named_is_not_searched_for(way: str) -> None:
 def test_steps_are_those_of_parameters_alone() -> None:
     ends = []
     for build in (*WAYS.values(), lambda net: HotSwapSGD(net.parameters())):
-        net = normed()
+        net = noisy()
         optimizer = build(net)
         torch.manual_seed(1)
         for batch in batches(20):
@@ -60,7 +55,7 @@ def test_steps_are_those_of_parameters_alone() -> None:
 
 @pytest.mark.usefixtures("no_search")
 def test_a_wrapper_around_a_named_model_is_noticed() -> None:
-    net = normed()
+    net = noisy()
     optimizer = HotSwapSGD(net)
     (x, y), *_ = batches(1)
     optimizer.step(lambda: cross_entropy(net(x), y))
@@ -72,7 +67,7 @@ def test_a_wrapper_around_a_named_model_is_noticed() -> None:
 
 
 def test_a_model_that_holds_some_parameters_is_looked_after_beside_what_is_found() -> None:
-    one, other = normed(), nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))
+    one, other = noisy(), nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))
     optimizer = HotSwapSGD([*one.parameters(), *other.parameters()], module=one)
     for number, (x, y) in enumerate(batches(5), start=1):
         optimizer.step(lambda x=x, y=y: cross_entropy(one(x) + other(x), y))
@@ -80,12 +75,12 @@ def test_a_model_that_holds_some_parameters_is_looked_after_beside_what_is_found
 
 
 def test_a_parameter_that_is_taken_out_of_the_model_is_searched_for() -> None:
-    net = normed()
+    net = noisy()
     optimizer = HotSwapSGD(net)
     (x, y), *_ = batches(1)
     optimizer.step(lambda: cross_entropy(net(x), y))
-    outside = nn.Sequential(nn.BatchNorm1d(16), net[3])
-    net[3] = nn.Identity()
+    outside = nn.Sequential(nn.BatchNorm1d(16), net[5])
+    net[5] = nn.Identity()
     optimizer.step(lambda: cross_entropy(outside(net(x)), y))
     assert outside[0].num_batches_tracked == 1
     assert net[1].num_batches_tracked == 2
@@ -93,7 +88,7 @@ def test_a_parameter_that_is_taken_out_of_the_model_is_searched_for() -> None:
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
 def test_the_switch_for_checking_closures_goes_into_copies(copied: Callable[[Any], Any]) -> None:
-    net = normed()
+    net = noisy()
     optimizer = HotSwapSGD(net, check_closure=False)
     net, optimizer = copied((net, optimizer))
     assert not optimizer.check_closure

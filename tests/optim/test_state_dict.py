@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 import warnings
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from hotswap import (
     HotSwapWarning,
     RelativeReduction,
 )
-from tests.optim.helpers import batches, loss_of, model, same, weights
+from tests.optim.helpers import batches, loss_of, model, same, through_a_file, train, weights
 
 BUILDS: dict[str, Callable[[nn.Module], HotSwap]] = {
     "sgd": lambda net: HotSwapSGD(net.parameters()),
@@ -34,21 +33,6 @@ BUILDS: dict[str, Callable[[nn.Module], HotSwap]] = {
         torch.optim.Adam(net.parameters()), {"lr": [1.0, 0.1, 0.01], "betas": [(0.9, 0.99), (0.5, 0.9)]}
     ),
 }
-
-
-def train(net: nn.Module, optimizer: HotSwap, data: list[Any]) -> list[Any]:
-    records = []
-    for batch in data:
-        optimizer.step(loss_of(net, batch))
-        records.append(optimizer.last_step)
-    return records
-
-
-def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
 
 
 @pytest.mark.parametrize("after", [1, 10, 50])  # in the middle of the sweep, and after it

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from hotswap.optim.probing.moves.finite import FiniteCheck, OnGpu
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+from tests.optim.helpers import DEVICES
 
 
 def asked(check: FiniteCheck, *gradients: Tensor) -> bool:

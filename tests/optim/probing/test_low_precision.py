@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch.optim import Optimizer
 import hotswap
 from hotswap import HotSwap, HotSwapSGD
 from hotswap.optim.probing.moves.scaled import LINEAR_BASES
-from tests.optim.helpers import batches, loss_of, masters_of, model, same, take, weights
+from tests.optim.helpers import batches, loss_of, masters_of, model, same, take, through_a_file, train, weights
 
 HALVES = [torch.bfloat16, torch.float16]
 
@@ -51,11 +50,6 @@ def half(build: Build, dtype: torch.dtype = torch.bfloat16, *, seed: int = 0) ->
 
 def half_batches(count: int, dtype: torch.dtype = torch.bfloat16) -> list[tuple[Tensor, Tensor]]:
     return [(x.to(dtype), y) for x, y in batches(count)]
-
-
-def train(net: nn.Module, optimizer: HotSwap, data: list[Any]) -> None:
-    for batch in data:
-        optimizer.step(loss_of(net, batch))
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -168,19 +162,16 @@ BUILDS: dict[str, Build] = {
 }
 
 
-def through_a_file(pair: tuple[nn.Module, HotSwap], build: Build, dtype: torch.dtype) -> tuple[nn.Module, HotSwap]:
-    file = io.BytesIO()
-    torch.save([part.state_dict() for part in pair], file)
-    file.seek(0)
+def loaded_from_a_file(pair: tuple[nn.Module, HotSwap], build: Build, dtype: torch.dtype) -> tuple[nn.Module, HotSwap]:
     made = half(build, dtype, seed=3)
     train(*made, half_batches(2, dtype))  # it has a past of its own, which must not matter
-    for part, state in zip(made, torch.load(file, weights_only=True), strict=True):
-        part.load_state_dict(state)
+    for part, old in zip(made, pair, strict=True):
+        part.load_state_dict(through_a_file(old.state_dict()))
     return made
 
 
 COPIES: dict[str, Callable[..., tuple[nn.Module, HotSwap]]] = {
-    "file": through_a_file,
+    "file": loaded_from_a_file,
     "deep": lambda pair, *_: copy.deepcopy(pair),
     "pickle": lambda pair, *_: pickle.loads(pickle.dumps(pair)),
 }

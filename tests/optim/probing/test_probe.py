@@ -12,12 +12,7 @@ from hotswap.arms import Arms
 from hotswap.optim.probing import Probe
 from hotswap.optim.probing.closures import Request, request_of
 from hotswap.optim.probing.moves import move_for
-from tests.optim.helpers import batches, same, weights
-
-
-def noisy() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 3))
+from tests.optim.helpers import batches, noisy, same, weights
 
 
 def probe_of(net: nn.Module, base: torch.optim.Optimizer | None = None) -> Probe:
@@ -86,11 +81,16 @@ def test_an_exception_between_trials_restores_everything() -> None:
     net = noisy()
     base = torch.optim.SGD(net.parameters(), lr=1.0, momentum=0.9)
     probe, start = probe_of(net, base), weights(net)
-    with pytest.raises(KeyboardInterrupt), probe:
-        probe.gradient_pass(request(net))
-        probe.save()
-        probe.loss_at(0)
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with probe:
+            probe.gradient_pass(request(net))
+            probe.save()
+            probe.loss_at(0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert same(weights(net), start)
     assert not base.state
     assert not probe.is_open

@@ -14,16 +14,7 @@ from torch.nn.functional import cross_entropy
 import hotswap
 from hotswap import HotSwap, HotSwapSGD
 from hotswap.optim.probing import modules
-from tests.optim.helpers import batches
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-def noisy(device: str = "cpu") -> nn.Sequential:
-    """Dropout and batch norm, with and without parameters of its own."""
-    torch.manual_seed(0)
-    parts = [nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.BatchNorm1d(16, affine=False)]
-    return nn.Sequential(*parts, nn.Linear(16, 3)).to(device)
+from tests.optim.helpers import DEVICES, batches, noisy
 
 
 def optimizers(net: nn.Module) -> dict[str, HotSwap]:
