@@ -46,6 +46,9 @@ def check_parts(optimizer: Any) -> None:
         raise SettingError(
             f"{type(optimizer).__name__}(module={module!r}): module must be a torch.nn.Module, the model."
         )
+    seed: object = optimizer._seed
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
     for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
         if not isinstance(getattr(optimizer, part), kind):
             raise SettingError(
