@@ -30,12 +30,10 @@ import hotswap
 from benchmarks.measuring import describe, keep, seconds
 from benchmarks.networks import Convolutions, Tagger, images, pictures, tokens, wide_network
 from hotswap.arrays import Array
-from hotswap.optim.agreement import Agreement
-from hotswap.optim.guards import Guard
-from hotswap.optim.guards.buffers import Page
-from hotswap.optim.guards.modules import Parts
-from hotswap.optim.guards.randomness import Randomness
-from hotswap.optim.moves.base import Move
+from hotswap.optim.probing.agreement import Agreement
+from hotswap.optim.probing.buffers import BufferSnapshot
+from hotswap.optim.probing.moves.base import Move
+from hotswap.optim.probing.snapshot import RandomState, Snapshot
 from hotswap.searches import DownwardSearch
 
 
@@ -63,17 +61,15 @@ class Clock:
 
 
 PIECES = (
-    ("random numbers", Randomness, "read"),
-    ("random numbers", Randomness, "write"),
-    ("buffers", Page, "read"),
-    ("buffers", Page, "write"),
-    ("buffers", Page, "note_versions"),
-    ("buffers", Page, "restore_versions"),
-    ("modules", Guard, "_survey"),
-    ("modules", Guard, "_read_after"),
-    ("modules", Guard, "_reshard"),
-    ("modules", Parts, "look_at_still"),
-    ("modules", Parts, "refuse_changed"),
+    ("random numbers", RandomState, "read"),
+    ("random numbers", RandomState, "write"),
+    ("buffers", BufferSnapshot, "read"),
+    ("buffers", BufferSnapshot, "write"),
+    ("buffers", BufferSnapshot, "note_versions"),
+    ("buffers", BufferSnapshot, "restore_versions"),
+    ("modules", Snapshot, "_survey"),
+    ("modules", Snapshot, "_read_after"),
+    ("modules", Snapshot, "_drop_stale_weights"),
     ("finite gradient", Move, "look_at_gradients"),
     ("finite gradient", Move, "check_gradients"),
 )
@@ -173,8 +169,8 @@ def _stepping(
 ) -> Callable[[], object]:
     torch.manual_seed(0)
     model = network().to(device)
-    optimizer = hotswap.HotSwapSGD(model.parameters(), lr=hotswap.log_grid(1, 1e-3, 7), search=TwoTrials())
-    optimizer._known.add("another loss")  # with dropout and without protections there is one, which is not the point
+    rates = hotswap.log_grid(1, 1e-3, 7)
+    optimizer = hotswap.HotSwapSGD(model.parameters(), rates, search=TwoTrials(), check_closure=False)
     x, y = (part.to(device) for part in batch)
     return lambda: optimizer.step(lambda: cross_entropy(model(x), y))
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from tests.optim.helpers import batches
+from tests.optim.helpers import batches, own_entry
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_DISABLED", "true")
@@ -74,7 +74,7 @@ def test_the_trainer_searches(tmp_path: Path) -> None:
     assert optimizer is not None
     assert optimizer.last_step is not None
     assert optimizer.last_step.trials
-    assert optimizer._bandit_state.step.item() == 24
+    assert own_entry(optimizer)["bandit"]["step"].item() == 24
     assert model.net[1].num_batches_tracked == 24
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert losses[-1] < 0.9 * losses[0]
@@ -107,7 +107,7 @@ def test_accumulated_minibatches_are_judged_together(tmp_path: Path) -> None:
     model, trainer = train(tmp_path, gradient_accumulation_steps=3)
     optimizer = trainer._hot_swapped()
     assert optimizer is not None
-    assert optimizer._bandit_state.step.item() == 8
+    assert own_entry(optimizer)["bandit"]["step"].item() == 8
     assert model.net[1].num_batches_tracked == 24
 
 

@@ -10,23 +10,17 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from hotswap import HotSwap, HotSwapSGD
+from hotswap import HotSwapSGD
 
 
 class Run:
-    """Dropout, batch norm and a data order of its own; everything that decides the future is in its state."""
+    """Dropout, batch norm, momentum, master weights and a data order; its state has all that decides the future."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self) -> None:
         torch.manual_seed(0)
         parts = [nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)]
-        self.net = nn.Sequential(*parts)
-        if kind == "half":
-            self.net.to(torch.bfloat16)
-        self.optimizer: HotSwap
-        if kind == "adam":
-            self.optimizer = HotSwap(torch.optim.Adam(self.net.parameters()))
-        else:
-            self.optimizer = HotSwapSGD(self.net.parameters(), momentum=0.5, clip_norm=1.0)
+        self.net = nn.Sequential(*parts).to(torch.bfloat16)
+        self.optimizer = HotSwapSGD(self.net.parameters(), momentum=0.5, clip_norm=1.0)
         self.order = torch.Generator().manual_seed(7)
         generator = torch.Generator().manual_seed(1)
         self.x = torch.randn(200, 5, generator=generator).to(self.net[0].weight.dtype)
@@ -57,8 +51,8 @@ class Run:
 
 
 def main() -> None:
-    kind, before, after, source, target = sys.argv[1:]
-    run = Run(kind)
+    before, after, source, target = sys.argv[1:]
+    run = Run()
     if source != "-":
         run.load(torch.load(Path(source), weights_only=True))
     run.train(int(before))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from torch.optim import lr_scheduler
 
 from hotswap import HotSwap, HotSwapSGD, SettingError
 from tests.optim.helpers import batches, loss_of, model, same, weights
@@ -27,39 +30,6 @@ def test_ratios_hold_for_bases_with_a_displacement() -> None:
     optimizer.step(lambda: first.square().sum() + second.square().sum())
     torch.testing.assert_close(first.data, torch.full((2,), 0.8))
     torch.testing.assert_close(second.data, torch.full((2,), 0.98))
-
-
-@pytest.mark.parametrize("base", ["sgd", "adam"])
-@pytest.mark.parametrize("kind", ["lambda", "cosine", "linear", "chained"])
-def test_a_scheduler_scales_what_is_applied(kind: str, base: str) -> None:
-    """The scheduler sees and writes the user's lr; the rate applied is the arm's times what it has become."""
-    net = model()
-    inner = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[base](net.parameters(), lr=0.4)
-    optimizer = HotSwap(inner, {"lr": [0.1]})
-    twin = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.4)
-    schedules = [_schedule(kind, o) for o in (optimizer, twin)]
-    for batch in batches(8):
-        optimizer.step(loss_of(net, batch))
-        twin.step()
-        expected = 0.1 * twin.param_groups[0]["lr"] / 0.4
-        record = optimizer.last_step
-        assert record is not None
-        assert record.values["lr"] == pytest.approx(expected if record.arm is not None else 0.0)
-        for schedule in schedules:
-            schedule.step()
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(twin.param_groups[0]["lr"])
-
-
-def _schedule(kind: str, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-    rates = torch.optim.lr_scheduler
-    if kind == "lambda":
-        return rates.LambdaLR(optimizer, lambda t: (t + 1) / 8)
-    if kind == "cosine":
-        return rates.CosineAnnealingLR(optimizer, T_max=8)
-    if kind == "linear":
-        return rates.LinearLR(optimizer, start_factor=0.1, total_iters=4)
-    warm, decay = rates.LinearLR(optimizer, 0.1, total_iters=2), rates.ExponentialLR(optimizer, 0.5)
-    return rates.SequentialLR(optimizer, [warm, decay], milestones=[2])
 
 
 def test_a_scale_of_zero_moves_and_teaches_nothing() -> None:
@@ -133,3 +103,56 @@ def test_complex_parameters() -> None:
     for _ in range(30):
         optimizer.step(lambda: parameter.abs().square().sum() + 1e-3)
     assert parameter.abs().max() < 0.1
+
+
+def applied(optimizer: HotSwap) -> float:
+    assert optimizer.last_step is not None
+    return float(optimizer.last_step.values["lr"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "factors"),
+    [
+        (lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 0.5**epoch), [1, 0.5, 0.25, 0.125, 0.0625]),
+        (lambda o: lr_scheduler.LinearLR(o, 0.25, 1.0, total_iters=3), [0.25, 0.5, 0.75, 1, 1]),
+        (lambda o: lr_scheduler.CosineAnnealingLR(o, 4), [1, 0.853553, 0.5, 0.146447, 0]),
+        (lambda o: lr_scheduler.MultiplicativeLR(o, lambda _: 0.9), [1, 0.9, 0.81, 0.729, 0.6561]),
+        (
+            lambda o: lr_scheduler.ChainedScheduler(
+                [lr_scheduler.ConstantLR(o, 0.5, total_iters=2), lr_scheduler.ExponentialLR(o, 0.5)]
+            ),
+            [0.5, 0.25, 0.25, 0.125, 0.0625],
+        ),
+        (
+            lambda o: lr_scheduler.SequentialLR(
+                o, [lr_scheduler.LinearLR(o, 0.5, 1.0, total_iters=2), lr_scheduler.CosineAnnealingLR(o, 2)], [2]
+            ),
+            [0.5, 0.75, 1, 0.5, 0],
+        ),
+        (
+            lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=6, anneal_strategy="linear", cycle_momentum=False),
+            None,
+        ),
+    ],
+    ids=["lambda", "warm-up", "cosine", "multiplicative", "chained", "sequential", "one cycle"],
+)
+@pytest.mark.parametrize("base", ["sgd", "adam"])
+def test_a_scheduler_scales_what_is_applied(make: Any, factors: list[float] | None, base: str) -> None:
+    """The scheduler sees and writes the user's lr; the rate applied is the arm's times what it has become."""
+    parameter = nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    initial = 1.0 if base == "sgd" else 0.4
+    if base == "sgd":
+        optimizer: HotSwap = HotSwapSGD([parameter], lr=[0.01])
+    else:
+        optimizer = HotSwap(torch.optim.Adam([parameter], lr=initial), {"lr": [0.01]})
+    scheduler = make(optimizer)
+    for number in range(5):
+        own = optimizer.param_groups[0]["lr"]
+        before = parameter.detach().clone()
+        optimizer.step(lambda: parameter.square().sum())
+        factor = own / initial if factors is None else factors[number]
+        assert own == pytest.approx(initial * factor, abs=1e-6)
+        assert applied(optimizer) == pytest.approx(0.01 * factor, abs=1e-8)
+        if base == "sgd":
+            torch.testing.assert_close(parameter.detach(), before * (1 - 0.02 * factor), rtol=1e-6, atol=1e-9)
+        scheduler.step()

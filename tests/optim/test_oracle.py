@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwap, HotSwapSGD, log_grid
-from hotswap.optim.moves import Exact, GradientMove, LinearMove
+from hotswap.optim.probing.moves import Exact, GradientMove, LinearMove
 from hotswap.reference import Ducb, hot_swap, hot_swap_ducb
+from tests.optim.helpers import move_of
 from tests.problems import PROBLEMS, Problem, exploding, network, quadratic, rosenbrock
 
 
@@ -80,7 +81,7 @@ def test_every_move_equals_the_oracle(move: type, build: Callable[[torch.nn.Para
     problem = network()
     parameter = torch.nn.Parameter(torch.from_numpy(problem.theta.copy()))
     optimizer = build(parameter)
-    assert type(optimizer._move) is move
+    assert type(move_of(optimizer)) is move
     assert_same(problem, optimizer, parameter, Ducb(np.array(log_grid())))
 
 

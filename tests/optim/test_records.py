@@ -6,7 +6,7 @@ import torch
 
 from hotswap import HotSwap, HotSwapSGD
 from hotswap.optim import ArmStatistics, Statistics
-from tests.optim.helpers import batches, loss_of, model
+from tests.optim.helpers import batches, loss_of, model, move_of, own_entry
 
 
 def test_statistics_print_as_a_table() -> None:
@@ -34,10 +34,10 @@ def test_a_step_that_does_not_move_leaves_the_values_in_force() -> None:
     optimizer = HotSwapSGD(net.parameters(), lr=[1e6, 0.1])
     for batch in batches(20):
         optimizer.step(loss_of(net, batch))
-    taken = optimizer._in_force
+    taken = own_entry(optimizer)["in_force"]
     optimizer.arms = type(optimizer.arms)(("lr",), ((1e9, 1e8),))
-    optimizer._move.arms = optimizer.arms
+    move_of(optimizer).arms = optimizer.arms
     optimizer.step(loss_of(net, batches(1)[0]))
     assert optimizer.last_step is not None
     assert optimizer.last_step.arm is None
-    assert optimizer._in_force == taken
+    assert own_entry(optimizer)["in_force"] == taken

@@ -1,1 +1,5 @@
-"""Hot swapping inside other people's loops: one file a framework, imported by who uses it."""
+"""Hot swapping inside of frameworks.
+
+`lightning`, `tensorboard` and `transformers` are imported by those who use them. `lightning_closures` and `grad_scaler`
+have what the optimizer must know about Lightning and about torch's GradScaler, and are imported when it meets them.
+"""

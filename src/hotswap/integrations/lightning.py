@@ -33,7 +33,7 @@ from torch import Tensor
 
 from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim import HotSwap, in_trial
-from hotswap.optim.gradients import WithBackward
+from hotswap.optim.probing.closures import WithBackward
 
 __all__ = ["HotSwapModule"]
 

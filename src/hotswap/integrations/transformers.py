@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import SchedulerType, Trainer
 
 from hotswap.optim import HotSwap
-from hotswap.optim.warned import warn
+from hotswap.optim.user_warnings import warn
 
 __all__ = ["HotSwapTrainer"]
 

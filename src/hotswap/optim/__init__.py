@@ -1,11 +1,11 @@
 """U, the update: hot swapping as a `torch.optim.Optimizer`, a thin shell over a bandit and a search."""
 
-from hotswap.optim.gradients import accumulate
+from hotswap.optim.accumulation import accumulate
 from hotswap.optim.hotswap import HotSwap
+from hotswap.optim.probing.closures import in_trial
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.sgd import HotSwapSGD
-from hotswap.optim.trials import in_trial
-from hotswap.optim.warned import HotSwapWarning
+from hotswap.optim.user_warnings import HotSwapWarning
 
 __all__ = [
     "ArmStatistics",

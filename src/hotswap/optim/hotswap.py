@@ -1,69 +1,42 @@
-"""HotSwap: Algorithm 2 around any torch optimizer."""
+"""HotSwap: Algorithm 2 around any torch optimizer.
+
+`HotSwap.step` is the algorithm. What makes a trial leave no trace is behind `self._probe`; see `hotswap.optim.probing`.
+What torch expects of an optimizer is in `hotswap.optim.wrapping`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple, overload
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import overload
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
-from hotswap.arrays import Array
-from hotswap.bandits import Bandit, BanditState, DiscountedUCB
-from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
-from hotswap.optim.agreement import Group
-from hotswap.optim.around import Around
-from hotswap.optim.checks import check_parts, check_step, initial_lr, refuse_negative
-from hotswap.optim.gradients import Clipping, LossScale, run_gradient_pass
-from hotswap.optim.moves import move_for, with_values
-from hotswap.optim.moves.base import NONE
+from hotswap.bandits import Bandit, DiscountedUCB
+from hotswap.errors import SettingError, UnsupportedError
+from hotswap.optim.adapters import Closure
+from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
+from hotswap.optim.probing.agreement import ProcessGroup
+from hotswap.optim.probing.closures import Request, request_of
+from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
-from hotswap.optim.trials import Closure, clear_caches, evaluate_trial, scalar
-from hotswap.optim.warned import (
-    warn_of_added_gradients,
-    warn_of_another_loss,
-    warn_of_discarded_gradients,
-    warn_of_no_search,
-    warn_of_own_backward,
-    warn_of_the_same_loss,
-)
-from hotswap.optim.wrapped import Given, unwrap
+from hotswap.optim.user_warnings import warn_of_no_search
+from hotswap.optim.validation import check_parts, initial_lr, refuse_loss
+from hotswap.optim.wrapping import Memory, Proposal, WrappingOptimizer
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 
 __all__ = ["HotSwap"]
 
 
-CHECKED = (1, 10, 100)  # searches before which the closure is checked; each costs a forward
-
-
-class _Start(NamedTuple):
-    """The start point of a step: what the gradient pass gave, and what the trials have to beat."""
-
-    loss: Tensor
-    to_beat: Any
-    """A number; at first perhaps still a tensor, so that nobody waits for the device before it must be known."""
-    aux: object
-    judge: Closure
-    """What evaluates the trials."""
-    judge_needs_grad: bool
-    """Whether it insists on a backward of its own."""
-    overflow: bool = False
-    """Whether there is no gradient to walk along, because the loss scale was too large."""
-    exact: Mapping[int, Tensor] = NONE
-    """See `GradientPass.exact`."""
-    watched: bool = True
-    """Whether the gradient pass ran where trials can have its random numbers and buffers again."""
-
-
-class HotSwap(Around):
+class HotSwap(WrappingOptimizer):
     """Swap hyperparameters of `base_optimizer` while it trains, guided by a bandit and protected by a search.
 
-        optimizer = HotSwap(torch.optim.Adam(model.parameters()), arms={"lr": log_grid(1e-1, 1e-6, 21)})
+        optimizer = HotSwap(torch.optim.Adam(model.parameters()), {"lr": log_grid(1e-1, 1e-6, 21)}, module=model)
         for x, y in loader:
             loss = optimizer.step(lambda: loss_fn(model(x), y))
 
@@ -73,24 +46,25 @@ class HotSwap(Around):
             cost one pass over the parameters per trial if the base's step is linear in its rate, as those of SGD,
             Adam(W), RMSprop, AdaDelta and their kin are; others restore and repeat the base's step.
         bandit: proposes the arm a step starts from; the default is `DiscountedUCB()`.
-        search: walks from there to smaller ones; the default is `Backtracking()`.
+        search: walks from there to other arms; the default is `Backtracking()`.
         reward: what a trial's loss is worth; the default is `LogReduction()`, for losses that are never negative.
         linear: whether the base's step is linear in its rate; `None` knows it for torch's own optimizers.
         clip_norm, clip_value: shorten the gradient, once, before the search walks along it.
         loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
             It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
-        module: a module that holds none of the parameters, and whose buffers the closure changes at some later step.
-            Modules that hold parameters are found, with all that is in or around them, and so are others whose buffers
-            change in the first step.
+        module: the model: everything whose buffers (batch norm's statistics, say) the closure changes. Without it,
+            modules that hold parameters are searched for among all living objects, with all that is in or around
+            them, and so are others whose buffers change in the first step. A module that holds only some of the
+            parameters, or none, is looked after beside those that are found.
         process_group: of the processes that train together: each loss is averaged over them, so that all take the same
             step. By default torch's default group, where there is one; False for none.
+        check_closure: whether the closure is evaluated once more in searches 1, 10 and 100, to warn if it gives another
+            loss at the same parameters.
+        seed: for bandits that draw random numbers.
 
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
     """
-
-    last_step: StepRecord | None
-    """What the latest step did."""
 
     def __init__(
         self,
@@ -105,7 +79,9 @@ class HotSwap(Around):
         clip_value: float | None = None,
         loss_scale: float | None = None,
         module: nn.Module | None = None,
-        process_group: Group = None,
+        process_group: ProcessGroup = None,
+        check_closure: bool = True,
+        seed: int = 0,
     ) -> None:
         if not isinstance(base_optimizer, Optimizer):
             raise SettingError(
@@ -114,31 +90,26 @@ class HotSwap(Around):
             )
         if isinstance(base_optimizer, HotSwap):
             raise UnsupportedError("HotSwap cannot wrap another HotSwap; name all arms in one of them.")
-        self.base = base_optimizer
         if arms is not None and not isinstance(arms, Mapping):
             raise SettingError("HotSwap(arms=...): name what is swapped, as in arms={'lr': hotswap.log_grid()}.")
+        self.base = base_optimizer
         self.arms = Arms.of({"lr": log_grid()} if arms is None else arms)
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
         self.reward = LogReduction() if reward is None else reward
-        self._clip = Clipping(clip_norm, clip_value)
+        self._linear, self._seed, self._module, self._process_group = linear, seed, module, process_group
+        self._clipping = Clipping(clip_norm, clip_value)
         self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
-        self._module = module
-        self._process_group = process_group
+        self._checks = ClosureChecks(check_closure)
         check_parts(self)
-        self._linear = linear
-        self._move = move_for(base_optimizer, self.arms, initial_lr(base_optimizer), linear)
+        self._probe = self._make_probe(initial_lr(base_optimizer))
         state = base_optimizer.state
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
-        self.state = state  # what Optimizer.__init__ put there is empty
-        self._bandit_state = self.bandit.start(1, len(self.arms))
-        self._reward_scale = float(self.reward.start(1)[0])
-        self._in_force = len(self.arms) - 1  # before the first search: the smallest
-        self._searched, self._known = 0, set()
-        self._begin_anew()
-        self.last_step = None
+        self.state = state  # Optimizer.__init__ has replaced it by an empty one
+        smallest = len(self.arms) - 1
+        self._memory = Memory(self._fresh_bandit_state(), float(self.reward.start(1)[0]), in_force=smallest)
 
-    # --- one step ---------------------------------------------------------------------------------------------------
+    # --- Algorithm 2 --------------------------------------------------------------------------------------------------
 
     @overload  # type: ignore[override]  # torch's closures return a float and cannot be split in two
     def step(self) -> None: ...
@@ -172,51 +143,117 @@ class HotSwap(Around):
         Without any of them nothing is searched and nothing learned: the base optimizer takes a step with the values
         in force, which before the first search are those of the smallest arm.
         """
-        if loss is not None and trial_closure is None:
-            raise ClosureError(
-                "step(loss=...) was called without a trial_closure: it is the trial closure's loss at the start point; "
-                "pass both, or neither."
-            )
-        for name, function in (("closure", closure), ("trial_closure", trial_closure)):
-            if function is not None and not callable(function):
-                raise ClosureError(
-                    f"step({name}=...) must be a function that computes the loss, but it is of type "
-                    f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
-                )
-        given = unwrap(closure)
-        closure = given.closure
-        if closure is None:
-            given.run_hooks()
-        asked, self._asked = self._asked, None
-        if closure is None and trial_closure is None and asked is not None:
-            trial_closure, loss = asked
-        if closure is None and trial_closure is None:
+        request = self._request(closure, trial_closure, loss)
+        if request.empty:
             self._step_without_search()
             return None
-        check_step(self.base, busy=self._busy)
-        self.base._opt_called = True  # type: ignore[attr-defined]  # what schedulers that are on it ask for
-        self._busy = True
-        if closure is not None:
-            self._guard.drop()  # a gradient pass that no step came of
-        try:
-            start = self._start_point(given, trial_closure, loss)
-            start = start._replace(to_beat=self._agreement.mean(start.to_beat))
-            self._check_start(start.to_beat)
-            if start.overflow:
-                self._record(0, None, start, [])
-            else:
-                self._go_on_from(start)
-        finally:
-            self._busy = False
-            self._move.forget()
-            self._leftovers.note(self._parameters())
-            self._guard.end()
-            clear_caches()
+        self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
+        proposal = self._propose()
+        with self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
+            start = probe.gradient_pass(request)  # f(θ; B) and g(θ; B)
+            self._check_loss(start.to_beat, "the start point")
+            arm = None if start.overflow else self._search_and_take(probe, start.to_beat, proposal.arm)
+        rewards = self._learn(proposal, start.to_beat, probe.trials)
+        self._record(arm, start, probe.trials, rewards)
         return start.loss
 
-    @contextmanager
-    def gradient_pass(self) -> Iterator[None]:
-        """For who calls `backward()` himself: evaluations in a `step(trial_closure=...)` share its random numbers.
+    def _propose(self) -> Proposal:
+        """Where to start from; known already, unless this is the first step or the bandit was exchanged."""
+        known = self._memory.proposal
+        if known is None or known.bandit is not self.bandit:
+            arm, state = self.bandit.propose(self._memory.bandit)
+            known = self._memory.proposal = Proposal(self.bandit, arm.item(), state)
+        return known
+
+    def _search_and_take(self, probe: Probe, loss_before: float, proposed: int) -> int | None:
+        """Walk from the proposed arm to others, and take the one that the search chooses; None for no step."""
+        probe.save()  # θ and g(θ; B)
+        if not probe.can_move:  # a scheduler is at zero, so there is nothing to search for
+            probe.take(None)
+            return None
+        walk = self.search.begin(proposed, loss_before, arms=len(self.arms), row=self.arms.row)
+        probe.check_closure()
+        while not walk.done:
+            loss = probe.loss_at(walk.arm)  # f(θ − α g; B)
+            if loss < 0:
+                self._check_loss(loss, "a trial")
+            walk = self.search.observe(walk, loss)
+        chosen = self.search.choose(walk)
+        arm = chosen if chosen >= 0 else None
+        probe.take(arm)  # θ ← θ − α g, and the base's state advances
+        return arm
+
+    def _check_loss(self, loss: float, where: str) -> None:
+        """Raise for a start point that no trial can be compared with, and for a loss that the reward cannot judge."""
+        negative = loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative
+        if negative or (where == "the start point" and not math.isfinite(loss)):
+            refuse_loss(loss, where)
+
+    def _learn(self, proposal: Proposal, loss_before: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
+        """Every arm that was tried is rewarded, not only the one taken."""
+        if not trials:
+            return ()
+        memory = self._memory
+        memory.reward_scale = self.reward.follow(memory.reward_scale, loss_before)
+        rewards = tuple(self.reward.grant(memory.reward_scale, loss_before, loss) for _, loss in trials)
+        memory.bandit = self.bandit.observe(proposal.state, [[arm for arm, _ in trials]], [rewards])
+        memory.searched, memory.proposal = True, None
+        self._propose()
+        return rewards
+
+    def _record(
+        self, arm: int | None, start: StartPoint, trials: list[tuple[int, float]], rewards: tuple[float, ...]
+    ) -> None:
+        if arm is not None:
+            self._memory.in_force = arm
+        self._memory.last_step = StepRecord(
+            start=trials[0][0] if trials else 0,
+            arm=arm,
+            values=self._applied(arm),
+            loss_before=start.to_beat,
+            loss_after=start.to_beat if arm is None else dict(trials).get(arm, math.nan),
+            trials=tuple(trials),
+            rewards=rewards,
+            aux=start.aux,
+        )
+
+    def _applied(self, arm: int | None) -> dict[str, Value]:
+        if arm is not None:
+            return self._probe.move.values_of(arm)
+        own = self.base.param_groups[0]
+        return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}
+
+    # --- steps that a framework makes, or that are made in parts ------------------------------------------------------
+
+    def _request(self, closure: object, trial_closure: object, loss: Tensor | float | None) -> Request:
+        """The arguments of `step`; where there are none, those that `search_with` was given before."""
+        request = request_of(closure, trial_closure, loss)
+        if request.closure is None and request.after_backward is not None:
+            with torch.enable_grad():
+                request.after_backward()
+        known, self._memory.search_with = self._memory.search_with, None
+        if request.empty and known is not None:
+            request = request._replace(trial_closure=known[0], loss=known[1])
+        return request
+
+    def _step_without_search(self) -> None:
+        memory = self._memory
+        values = self._applied(memory.in_force)
+        warning = "no search any more" if memory.searched else "no search"
+        if self._probe.can_move and self._checks.first_time(warning):
+            warn_of_no_search(values.items(), ever=memory.searched)
+        self._probe.step_without_trials(memory.in_force)
+        memory.last_step = StepRecord(
+            start=memory.in_force,
+            arm=memory.in_force,
+            values=values,
+            loss_before=math.nan,
+            loss_after=math.nan,
+            trials=(),
+        )
+
+    def gradient_pass(self) -> AbstractContextManager[None]:
+        """For loops that call `backward()` themselves: a `step(trial_closure=...)` shares its random numbers.
 
             optimizer.zero_grad()
             with optimizer.gradient_pass():
@@ -226,242 +263,27 @@ class HotSwap(Around):
 
         Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
         """
-        real = self._real
-        real._busy = True
-        try:
-            with self._guard.gradient_pass(self._parameters()):
-                yield
-        finally:
-            real._busy = False
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients, and forget a gradient pass or a search that was to come of them."""
-        super().zero_grad(set_to_none)
-        if not self._real._busy:  # a closure may call it, too
-            self._guard.drop()
-            self._real._asked = None
+        return self._probe.recording()
 
     def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
-        self._real._asked = trial_closure, loss
+        self._memory.search_with = trial_closure, loss
 
-    def _go_on_from(self, start: _Start) -> None:
-        """From a start point with a gradient; whatever goes wrong, the parameters are where they were."""
-        if self._clip.active:
-            self._move.refuse_infinite(self._parameters())
-            self._clip(self._parameters(), start.exact)
-        self._move.prepare(start.exact)
-        searches = any(self._move.scale(group) for group in self.param_groups)
-        proposal, bandit_state = self._propose()
-        try:
-            if searches:
-                begun, arm, trials = self._search_and_move(start, proposal.item())
-            else:  # a scheduler at zero: no arm would move anything, so there is nothing to learn
-                begun, arm, trials = 0, None, []
-                self._move.back()
-                self._move.check_gradients()
-            self._move.commit(arm)
-        except BaseException:
-            self._move.back()
-            raise
-        rewards = self._learn(bandit_state, start.to_beat, trials) if searches else ()
-        self._record(begun, arm, start, trials, rewards)
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients, and forget a gradient pass or a search that was to use them."""
+        super().zero_grad(set_to_none)
+        if not self._probe.is_open:  # a closure may call it, too
+            self._probe.drop_recording()
+            self._memory.search_with = None
 
-    def _search_and_move(self, start: _Start, proposal: int) -> tuple[int, int | None, list[tuple[int, float]]]:
-        """Where the walk began, the arm that the parameters are at now, and what was tried."""
-        walk = self.search.begin(proposal, start.to_beat, arms=len(self.arms), row=self.arms.row)
-        trials: list[tuple[int, float]] = []
-        self._move.hide_gradients()
-        self._check_closure(start)
-        while not walk.done:
-            self._move.to(walk.arm)
-            trials.append((walk.arm, self._judge(start)))
-            self._move.check_gradients()  # now that the device has been waited for anyway
-            walk = self.search.observe(walk, trials[-1][1])
-        chosen = self.search.choose(walk)
-        if chosen < 0:
-            self._move.back()
-            self._check_that_something_changed(start.to_beat, trials)
-        elif chosen != trials[-1][0]:
-            self._move.to(chosen)
-        return walk.start, chosen if chosen >= 0 else None, trials
-
-    def _propose(self) -> tuple[Array, BanditState]:
-        """Where to start from; known already, unless this is the first step or somebody has exchanged the bandit."""
-        if self._proposed is None or self._proposed[0] is not self.bandit:
-            self._proposed = (self.bandit, *self.bandit.propose(self._bandit_state))
-        return self._proposed[1:]
-
-    def _judge(self, start: _Start, *, checks: bool = False) -> float:
-        if start.judge_needs_grad:
-            self._move.hide_gradients()  # the trial before has left some
-        with self._guard.trial():
-            old = start.loss if checks else None
-            loss = self._agreement.mean(evaluate_trial(start.judge, with_grad=start.judge_needs_grad, old=old))
-        if loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative:
-            refuse_negative(loss, "a trial")
-        return loss
-
-    def _check_closure(self, start: _Start) -> None:
-        """Before the first trial: at the same parameters the judge must give the same loss again.
-
-        A network that has learned nothing gives nearly the same for whatever it sees, so it is asked again later.
-        """
-        self._searched += 1
-        if self._searched in CHECKED and "another loss" not in self._known:
-            self._move.back()
-            again = self._judge(start, checks=True)
-            rough = start.loss.dtype in (torch.float16, torch.bfloat16)
-            if not math.isclose(again, start.to_beat, rel_tol=3e-2 if rough else 1e-3, abs_tol=1e-6):
-                self._known.add("another loss")
-                warn_of_another_loss(start.to_beat, again, watched=start.watched)
-
-    def _check_that_something_changed(self, to_beat: float, trials: list[tuple[int, float]]) -> None:
-        """Once: weights that are others by a tenth must show in the loss."""
-        if len(trials) > 1 and to_beat and self._is_new("change") and all(loss == to_beat for _, loss in trials):
-            self._move.to(trials[0][0])
-            moved = self._move.has_moved(0.1)
-            self._move.back()
-            if moved:
-                warn_of_the_same_loss(len(trials))
-
-    def _learn(self, bandit_state: BanditState, to_beat: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
-        """Every arm tried is rewarded, not only the one taken."""
-        self._reward_scale = self.reward.follow(self._reward_scale, to_beat)
-        rewards = tuple(self.reward.grant(self._reward_scale, to_beat, loss) for _, loss in trials)
-        self._bandit_state = self.bandit.observe(bandit_state, [[arm for arm, _ in trials]], [rewards])
-        self._proposed = (self.bandit, *self.bandit.propose(self._bandit_state))
-        return rewards
-
-    def _record(
-        self,
-        begun: int,
-        arm: int | None,
-        start: _Start,
-        trials: list[tuple[int, float]],
-        rewards: tuple[float, ...] = (),
-    ) -> None:
-        if arm is not None:
-            self._in_force = arm
-        self.last_step = StepRecord(
-            start=begun,
-            arm=arm,
-            values=self._applied(arm),
-            loss_before=start.to_beat,
-            loss_after=start.to_beat if arm is None else dict(trials)[arm],
-            trials=tuple(trials),
-            rewards=rewards,
-            aux=start.aux,
-        )
-
-    def _step_without_search(self) -> None:
-        self._guard.drop()
-        ever = bool(self._bandit_state.step.any())
-        searches = any(self._move.scale(group) for group in self.param_groups)
-        if searches and self._is_new("no search any more" if ever else "no search"):
-            warn_of_no_search(self._applied(self._in_force).items(), ever=ever)
-        self._leftovers.begin(by_closure=False)
-        self._leftovers.note(self._parameters())
-        self._clip(self._parameters())
-        in_force = self.arms.values(self._in_force)
-        with self._move.masters.stepped(self.base), with_values(self.base, in_force, self._move.scale):
-            self.base.step()
-        self.last_step = StepRecord(
-            start=self._in_force,
-            arm=self._in_force,
-            values=self._applied(self._in_force),
-            loss_before=math.nan,
-            loss_after=math.nan,
-            trials=(),
-        )
-
-    # --- the start point ----------------------------------------------------------------------------------------------
-
-    def _start_point(self, given: Given, trial_closure: Closure | None, loss: object) -> _Start:
-        closure, parameters = given.closure, self._parameters()
-        if closure is None:
-            assert trial_closure is not None  # the caller has checked
-            if self._loss_scale is not None:
-                raise ClosureError(
-                    "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "
-                    "brings gradients of its own; pass a closure, or leave loss_scale out."
-                )
-            if self._leftovers.were_added_to(parameters) and self._is_new("added gradients"):
-                warn_of_added_gradients()
-            self._leftovers.begin(by_closure=False)
-            watched = self._guard.watched
-            self._guard.start_here(parameters)
-            return self._start_from_gradients(parameters, trial_closure, loss)._replace(watched=watched)
-        others = self._leftovers.others(parameters)
-        with self._guard.gradient_pass(parameters):
-            passed = run_gradient_pass(closure, parameters, self._loss_scale, others)
-            given.run_hooks()
-        self._leftovers.begin(by_closure=passed.by_closure)
-        if others and not passed.by_closure:
-            before = not self._is_new("discarded gradients")  # the first may be left from whatever trained before
-            if before and self._is_new("discarded gradients again"):
-                warn_of_discarded_gradients()
-        if passed.by_closure and trial_closure is None and self._is_new("own backward"):
-            warn_of_own_backward()
-        if trial_closure is None:
-            return _Start(passed.loss, passed.loss, passed.aux, closure, passed.by_closure, *passed[3:])
-        if loss is not None:
-            known = scalar(loss, "step(loss=...)").item()
-            return _Start(passed.loss, known, passed.aux, trial_closure, False, *passed[3:])
-        gradients = [parameter.grad for parameter in parameters]
-        for parameter in parameters:
-            parameter.grad = None  # the trial closure may clear or overwrite what it finds
-        try:
-            with self._guard.trial():
-                to_beat = evaluate_trial(trial_closure)
-        finally:
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-        return _Start(passed.loss, to_beat, passed.aux, trial_closure, False, *passed[3:])
-
-    @staticmethod
-    def _start_from_gradients(parameters: list[Tensor], trial_closure: Closure, loss: object) -> _Start:
-        if loss is None:
-            raise ClosureError(
-                "step(trial_closure=...) needs the loss at the start point: pass loss=..., or a closure that gives it."
-            )
-        if all(parameter.grad is None for parameter in parameters):
-            raise ClosureError(
-                "step(trial_closure=...) needs a gradient, but no parameter has one in .grad: call backward() before, "
-                "or pass a closure and let the optimizer do it."
-            )
-        given = scalar(loss, "step(loss=...)").detach()
-        return _Start(given, given.item(), None, trial_closure, judge_needs_grad=False)
-
-    def _check_start(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise LossError(
-                f"The loss at the start point is {loss}, so no trial can be compared with it; the parameters were left "
-                "as they are. Look at this minibatch, or at what was done to the weights before this step."
-            )
-        if loss < 0 and not self.reward.accepts_negative:
-            refuse_negative(loss, "the start point")
-
-    # --- scales and values --------------------------------------------------------------------------------------------
-
-    def _applied(self, arm: int | None) -> dict[str, Value]:
-        if arm is None:
-            own = self.param_groups[0]
-            return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}
-        values = self.arms.values(arm)
-        if "lr" in values:
-            values["lr"] = values["lr"] * self._move.scale(self.param_groups[0])  # type: ignore[operator]  # a float
-        return values
+    # --- what it tells about itself -----------------------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
-        """What the bandit knows of each arm: value, discounted count, mean reward and index. Print it."""
-        state = self._bandit_state
-        columns = (state.counts[0].tolist(), state.means[0].tolist(), self.bandit.index(state)[0].tolist())
-        return Statistics(
-            tuple(
-                ArmStatistics(self.arms.values(arm), *numbers) for arm, numbers in enumerate(zip(*columns, strict=True))
-            )
-        )
+        """What the bandit knows of each arm: value, count, mean reward and index. Print it."""
+        bandit, state = self.bandit, self._memory.bandit
+        columns = (bandit.counts(state), bandit.means(state), bandit.index(state))
+        rows = zip(*(column[0].tolist() for column in columns), strict=True)
+        return Statistics(tuple(ArmStatistics(self.arms.values(arm), *numbers) for arm, numbers in enumerate(rows)))
 
     def __repr__(self) -> str:
         swapped = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))

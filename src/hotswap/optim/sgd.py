@@ -21,12 +21,13 @@ __all__ = ["HotSwapSGD"]
 class HotSwapSGD(HotSwap):
     """Stochastic gradient descent that chooses its learning rate on every minibatch.
 
-        optimizer = HotSwapSGD(model.parameters())
+        optimizer = HotSwapSGD(model)
         for x, y in loader:
             loss = optimizer.step(lambda: loss_fn(model(x), y))
 
     Args:
-        params: parameters, or parameter groups; a group's `lr` (default 1) is its rate relative to the first group's.
+        params: the model: its parameters are trained, and its buffers looked after, see `module` of `HotSwap`. Or
+            parameters, or parameter groups; a group's `lr` (default 1) is its rate relative to the first group's.
         lr: the rates to choose from, in any order; `None` for the paper's, `log_grid()`.
         momentum: as torch's SGD has it; the search walks along the momentum direction. The paper uses none.
         weight_decay: added to the gradient, as torch's SGD has it.
@@ -36,15 +37,17 @@ class HotSwapSGD(HotSwap):
         clip_norm: see `HotSwap`.
         clip_value: see `HotSwap`.
         loss_scale: see `HotSwap`.
-        module: see `HotSwap`.
+        module: see `HotSwap`; by default the model, where `params` is one.
         process_group: see `HotSwap`.
+        check_closure: see `HotSwap`.
+        seed: see `HotSwap`.
 
     Memory beyond torch's SGD: one copy of the parameters.
     """
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: nn.Module | Iterable[Any],
         lr: Iterable[float] | None = None,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
@@ -57,7 +60,12 @@ class HotSwapSGD(HotSwap):
         loss_scale: float | None = None,
         module: nn.Module | None = None,
         process_group: Any = None,
+        check_closure: bool = True,
+        seed: int = 0,
     ) -> None:
+        if isinstance(params, nn.Module):
+            module = params if module is None else module
+            params = params.parameters()
         params = list(params)
         if not params:
             raise SettingError("HotSwapSGD: there are no parameters; pass model.parameters().")
@@ -86,4 +94,6 @@ class HotSwapSGD(HotSwap):
             loss_scale=loss_scale,
             module=module,
             process_group=process_group,
+            check_closure=check_closure,
+            seed=seed,
         )

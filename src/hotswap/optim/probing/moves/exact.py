@@ -1,0 +1,86 @@
+"""The move for any base optimizer and any hyperparameters: for every trial, restore, set the values, step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from hotswap.errors import UnsupportedError
+from hotswap.optim.probing.moves.base import NO_GRADIENTS, Move, ParamGroup, with_values
+
+__all__ = ["Exact"]
+
+
+@dataclass
+class Exact(Move):
+    """For every trial, restore parameters and state, set the arm's values, and let the base step.
+
+    Slower than the other moves, and it keeps a copy of the base's state.
+    """
+
+    _state: dict[Tensor, dict[str, Any]] = field(default_factory=dict, repr=False)
+    _groups: list[ParamGroup] = field(default_factory=list, repr=False)
+    _advanced: bool = False
+
+    def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
+        """See `Move.prepare`."""
+        super().prepare(unrounded)
+        if any(moving.kind.low_precision for moving in self._moving):
+            raise UnsupportedError(
+                f"HotSwap around {type(self.base).__name__} with these arms lets it step the parameters themselves, "
+                "and in bfloat16 or float16 most steps would vanish in rounding; keep the parameters in float32 and "
+                "use torch.autocast."
+            )
+        self.check_gradients()
+        self._state = {parameter: _copied(state) for parameter, state in self.base.state.items()}
+        self._groups = [_copied({k: v for k, v in group.items() if k != "params"}) for group in self.base.param_groups]
+        self._advanced = False
+
+    def to(self, arm: int) -> None:
+        """See `Move.to`."""
+        self.back()
+        for moving in self._moving:
+            for owner, gradient in zip(moving.owners, moving.held, strict=True):
+                owner.grad = gradient.clone()  # a base may write into it
+        self._advanced = True  # set before: the step may raise when it has changed something
+        with with_values(self.base, self.arms.values(arm), self.scale):
+            self.base.step()
+        self.hide_gradients()
+
+    def back(self) -> None:
+        """See `Move.back`; the base's state goes back too."""
+        super().back()
+        if self._advanced:
+            self.base.state.clear()
+            self.base.state.update({parameter: _copied(state) for parameter, state in self._state.items()})
+            for group, saved in zip(self.base.param_groups, self._groups, strict=True):
+                _restore(group, saved)  # some optimizers count their steps in the group
+            self._advanced = False
+
+    def commit(self, arm: int | None) -> None:
+        """See `Move.commit`: the step to the last candidate has done it; otherwise a step whose move is undone does."""
+        if not self._advanced:
+            self.to(len(self.arms) - 1)
+            super().back()
+
+    def forget(self) -> None:
+        """See `Move.forget`."""
+        super().forget()
+        self._state, self._groups = {}, []
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in state.items()}
+
+
+def _restore(group: ParamGroup, saved: ParamGroup) -> None:
+    """Restore a group's values. A tensor is written to, not replaced: others may hold a reference to it."""
+    for name, value in saved.items():
+        if isinstance(value, Tensor) and isinstance(group.get(name), Tensor):
+            group[name].copy_(value)
+        else:
+            group[name] = deepcopy(value)

@@ -1,0 +1,375 @@
+"""The probe: a closure's loss at other parameters, as if it had never been evaluated there.
+
+    with probe:
+        start = probe.gradient_pass(request)     # f(θ; B) and g(θ; B)
+        probe.save()                             # θ and g are kept
+        loss = probe.loss_at(arm)                # f at an arm's candidate, such as θ − α g, as often as one likes
+        probe.take(arm)                          # the parameters stay there, and the base's state advances once
+
+Whatever happens inside, at the end
+
+- the parameters are at the arm that was taken, and where none was (an exception, say), at θ, bit for bit;
+- the base optimizer's state has advanced exactly once if `take` was called, and else not at all;
+- random generators and module buffers are as the gradient pass left them, and all evaluations started from the same;
+- `.grad` holds the gradients of the start point, and a step knows whether gradients that it finds are its own;
+- all processes of the group have seen the same losses.
+
+Nothing here knows about bandits or searches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hotswap.errors import ClosureError, UnsupportedError
+from hotswap.optim.probing.agreement import Agreement, ProcessGroup
+from hotswap.optim.probing.closures import Closure, Request, evaluate_trial, run_gradient_pass, scalar
+from hotswap.optim.probing.gradients import NO_GRADIENTS, Clipping, LossScale
+from hotswap.optim.probing.moves import Move
+from hotswap.optim.probing.moves.base import with_values
+from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
+from hotswap.optim.probing.moves.shards import local
+from hotswap.optim.probing.snapshot import Snapshot
+from hotswap.optim.probing.stale_gradients import StaleGradients
+from hotswap.optim.user_warnings import (
+    warn_of_added_gradients,
+    warn_of_another_loss,
+    warn_of_discarded_gradients,
+    warn_of_own_backward,
+    warn_of_the_same_loss,
+)
+
+__all__ = ["ClosureChecks", "Probe", "StartPoint"]
+
+CHECKED_SEARCHES = (1, 10, 100)
+"""The searches at which a closure is evaluated once more at the start point. A network that has learned nothing gives
+nearly the same loss for whatever it sees, so the first search alone would show little."""
+
+
+@dataclass
+class ClosureChecks:
+    """Which checks of the user's closure are due, and which warnings were given: each is given once."""
+
+    enabled: bool = True
+    """Whether the closure is checked for giving the same loss twice."""
+    searches: int = 0
+    warned: set[str] = field(default_factory=set)
+
+    def first_time(self, warning: str) -> bool:
+        """Whether something is to be warned of for the first time."""
+        first = warning not in self.warned
+        self.warned.add(warning)
+        return first
+
+    def due(self) -> bool:
+        """Count one more search; whether the closure is to be checked in it."""
+        self.searches += 1
+        return self.enabled and self.searches in CHECKED_SEARCHES and "another loss" not in self.warned
+
+
+class StartPoint(NamedTuple):
+    """The start point of a step."""
+
+    loss: Tensor
+    """The loss of the gradient pass in this process, detached."""
+    to_beat: float
+    """What the trials are compared with: the loss that they evaluate, at the start point, as all processes see it."""
+    aux: object
+    """What the closure returned beside its loss."""
+    overflow: bool = False
+    """Whether there is no gradient to walk along, because the loss scale was too large for it."""
+
+
+class Probe:
+    """Evaluates closures at candidate parameters of one optimizer. See the module's docstring for the guarantees.
+
+    Args:
+        base: the optimizer whose parameters move; it has no step hooks.
+        move: how the parameters get to an arm's candidate and back.
+        module: the model; None to find the modules that hold parameters, see `ModuleFinder`.
+        process_group: of the processes that train together; None for the default one, False for none.
+        clipping: shortens the gradient before any candidate is computed from it.
+        loss_scale: multiplies the loss before the backward pass; None for none.
+        checks: of the closure, and the warnings that were given before.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        move: Move,
+        *,
+        module: nn.Module | None = None,
+        process_group: ProcessGroup = None,
+        clipping: Clipping | None = None,
+        loss_scale: LossScale | None = None,
+        checks: ClosureChecks | None = None,
+    ) -> None:
+        self.base, self.move = base, move
+        self.clipping = Clipping() if clipping is None else clipping
+        self.loss_scale = loss_scale
+        self.checks = ClosureChecks() if checks is None else checks
+        self.is_open = False
+        """Whether a step, or a gradient pass of the user's, is going on."""
+        self.trials: list[tuple[int, float]] = []
+        """Arm and loss of each trial of the latest step, in order."""
+        self._snapshot, self._stale = Snapshot(module), StaleGradients()
+        self._agreement = Agreement(process_group, lambda: self.parameters()[0].device)
+        self._several = False
+        """Whether there are other processes to agree with."""
+        self._saved = self._taken = False
+        self._arm: int | None = None
+        """The arm whose candidate the parameters are at; None for any other place."""
+        self._start: StartPoint | None = None
+        self._trial_closure: Closure = _no_closure
+        self._needs_grad = False
+        """Whether the trial closure runs a backward of its own."""
+        self._unrounded: Mapping[int, Tensor] = NO_GRADIENTS
+        self._recorded = True
+        """Whether trials see the random numbers and buffers that the gradient pass saw."""
+
+    def parameters(self) -> list[Tensor]:
+        """All parameters of the base optimizer."""
+        return [parameter for group in self.base.param_groups for parameter in group["params"]]
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Probe:
+        base = self.base
+        if self.is_open:
+            raise ClosureError("step() was called from inside of its own closure or gradient pass; call it after them.")
+        if base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks:
+            raise UnsupportedError(
+                f"The base optimizer, {type(base).__name__}, has a step hook, which would run at trials or not at all; "
+                "register it on the hot-swapped optimizer, whose steps are the real ones."
+            )
+        self.is_open, self._saved, self._taken, self._arm, self.trials = True, False, False, None, []
+        self._several = dist.is_available() and dist.is_initialized() and self._agreement.active()
+        self.move.agree = self._agree_on_shards if self._several else None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_open = False
+        self._trial_closure, self._unrounded, self._start = _no_closure, NO_GRADIENTS, None  # they hold tensors
+        try:
+            if self._saved and not self._taken:
+                self.move.back()
+        finally:
+            parameters = self.parameters()
+            self.move.forget()
+            self._stale.mark_used(parameters)
+            self._snapshot.finish()
+
+    def gradient_pass(self, request: Request) -> StartPoint:
+        """The loss and its gradient at the parameters as they are, and what the trials have to beat."""
+        if request.closure is None:
+            start = self._start_from_gradients(request)
+        else:
+            start = self._start_from_closure(request.closure, request)
+        if self._several:
+            start = start._replace(to_beat=self._agreement.mean(start.to_beat))
+        self._start = start
+        return start
+
+    def save(self) -> None:
+        """Keep θ and g, clipped: from now on the parameters can be moved, and are moved back if nothing is taken."""
+        if self.clipping.active:
+            parameters = self.parameters()
+            self.move.refuse_infinite(parameters)
+            self.clipping(parameters, self._unrounded)
+        self.move.prepare(self._unrounded)
+        self._saved = True
+        self.move.hide_gradients()
+
+    @property
+    def can_move(self) -> bool:
+        """Whether any arm would move a parameter; not so while a scheduler's rate is zero."""
+        return any(group.get("lr", 1.0) for group in self.base.param_groups)
+
+    def loss_at(self, arm: int) -> float:
+        """The trial closure's loss at an arm's candidate, as all processes see it."""
+        loss = self._evaluate(arm)
+        if self.move.finite_unknown:
+            self.move.check_gradients()  # now that the device has been waited for anyway
+        self.trials.append((arm, loss))
+        return loss
+
+    def take(self, arm: int | None) -> None:
+        """Stay at an arm's candidate, or at θ for None, and let the base optimizer's state advance."""
+        if arm is None:
+            self.restore()
+            self.move.check_gradients()
+            self._check_that_losses_differ()
+        elif arm != self._arm:
+            self.move.to(arm)
+        self.move.commit(arm)
+        self._taken = True
+
+    def restore(self) -> None:
+        """Put the parameters back to θ, bit for bit."""
+        self.move.back()
+        self._arm = None
+
+    def loss_here(self) -> float:
+        """The trial closure's loss at the parameters as they are, for searches that move them in ways of their own."""
+        return self._evaluate(None)
+
+    def _evaluate(self, arm: int | None, earlier: Tensor | None = None) -> float:
+        """The trial closure's loss at an arm's candidate, or where the parameters are.
+
+        `earlier` is the loss of an evaluation before, which the closure must not return again.
+        """
+        if arm is not None:
+            self.move.to(arm)
+            self._arm = arm
+        if self._needs_grad:
+            self.move.hide_gradients()  # the trial before has left some
+        with self._snapshot.rewound():
+            loss = evaluate_trial(self._trial_closure, with_grad=self._needs_grad, earlier=earlier)
+            return self._agreement.mean(loss) if self._several else loss
+
+    def _agree_on_shards(self, holds: bool) -> bool:
+        """Whether something holds of the gradients in all processes: they are the same, unless they are sharded."""
+        sharded = any(local(parameter) is not parameter for parameter in self.parameters())
+        return self._agreement.all(holds) if sharded else holds
+
+    # --- the start point ----------------------------------------------------------------------------------------------
+
+    def _start_from_closure(self, closure: Closure, request: Request) -> StartPoint:
+        parameters = self.parameters()
+        unused = self._stale.unused(parameters)
+        with self._snapshot.recording(parameters, restart=True):
+            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused)
+            if request.after_backward is not None:
+                with torch.enable_grad():
+                    request.after_backward()
+        self._stale.by_closure = passed.by_closure
+        self._unrounded, self._recorded = passed.unrounded, True
+        if unused and not passed.by_closure:
+            self._warn_of_discarded_gradients()
+        if request.trial_closure is None:
+            if passed.by_closure and self.checks.first_time("own backward"):
+                warn_of_own_backward()
+            self._trial_closure, self._needs_grad = closure, passed.by_closure
+            to_beat = passed.loss.item()
+        else:
+            self._trial_closure, self._needs_grad = request.trial_closure, False
+            to_beat = self._trial_loss_at_start(parameters, request)
+        return StartPoint(passed.loss, to_beat, passed.aux, passed.overflow)
+
+    def _trial_loss_at_start(self, parameters: list[Tensor], request: Request) -> float:
+        """The loss of a separate trial closure: given, or evaluated without letting it touch the gradients."""
+        if request.loss is not None:
+            return scalar(request.loss, "step(loss=...)").item()
+        gradients = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+        try:
+            with self._snapshot.rewound():
+                return evaluate_trial(self._trial_closure)
+        finally:
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+
+    def _start_from_gradients(self, request: Request) -> StartPoint:
+        """Start from gradients that are in `.grad` already."""
+        parameters = self.parameters()
+        if self.loss_scale is not None:
+            raise ClosureError(
+                "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "
+                "brings gradients of its own; pass a closure, or leave loss_scale out."
+            )
+        if self._stale.were_added_to(parameters) and self.checks.first_time("added gradients"):
+            warn_of_added_gradients()
+        self._stale.by_closure = False
+        self._recorded = self._snapshot.recorded
+        self._snapshot.record_here(parameters)
+        if request.loss is None:
+            raise ClosureError(
+                "step(trial_closure=...) needs the loss at the start point: pass loss=..., or a closure that gives it."
+            )
+        if all(parameter.grad is None for parameter in parameters):
+            raise ClosureError(
+                "step(trial_closure=...) needs a gradient, but no parameter has one in .grad: call backward() before, "
+                "or pass a closure and let the optimizer do it."
+            )
+        loss = scalar(request.loss, "step(loss=...)").detach()
+        assert request.trial_closure is not None  # an empty request makes no step
+        self._trial_closure, self._needs_grad, self._unrounded = request.trial_closure, False, NO_GRADIENTS
+        return StartPoint(loss, loss.item(), None)
+
+    def _warn_of_discarded_gradients(self) -> None:
+        """From the second time on: at first they may be left from whatever trained before."""
+        if not self.checks.first_time("discarded gradients") and self.checks.first_time("discarded gradients again"):
+            warn_of_discarded_gradients()
+
+    # --- checks of the closure ----------------------------------------------------------------------------------------
+
+    def check_closure(self) -> None:
+        """Before the first trial of some searches: at the same parameters the closure must give the same loss again."""
+        if not self.checks.due():
+            return
+        self.restore()
+        start = self._start
+        assert start is not None  # there was a gradient pass
+        again = self._evaluate(None, earlier=start.loss)
+        tolerance = 3e-2 if start.loss.dtype in LOW_PRECISION else 1e-3
+        if not math.isclose(again, start.to_beat, rel_tol=tolerance, abs_tol=1e-6):
+            self.checks.warned.add("another loss")
+            warn_of_another_loss(start.to_beat, again, recorded=self._recorded)
+
+    def _check_that_losses_differ(self) -> None:
+        """Once, where nothing was taken: a move by a tenth of the parameters' length must show in the loss."""
+        to_beat = 0.0 if self._start is None else self._start.to_beat
+        if len(self.trials) < 2 or not to_beat or not self.checks.first_time("change"):
+            return
+        if all(loss == to_beat for _, loss in self.trials):
+            self.move.to(self.trials[0][0])
+            moved = self.move.has_moved(0.1)
+            self.restore()
+            if moved:
+                warn_of_the_same_loss(len(self.trials))
+
+    # --- outside of a step's search -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Around a forward and backward of the user's own: the trials of the next step see what it saw."""
+        self.is_open = True
+        try:
+            with self._snapshot.recording(self.parameters()):
+                yield
+        finally:
+            self.is_open = False
+
+    def drop_recording(self) -> None:
+        """Forget a recorded gradient pass that no step will use."""
+        self._snapshot.drop()
+
+    def step_without_trials(self, arm: int) -> None:
+        """Let the base take one step with an arm's values, from the gradients that are in `.grad`."""
+        parameters = self.parameters()
+        self._snapshot.drop()
+        self._stale.by_closure = False
+        self._stale.mark_used(parameters)
+        self.clipping(parameters)
+        with (
+            self.move.masters.stepped(self.base),
+            with_values(self.base, self.move.arms.values(arm), self.move.scale),
+        ):
+            self.base.step()
+
+
+def _no_closure() -> object:
+    raise ClosureError("There is no closure to evaluate yet: call gradient_pass() before loss_at().")

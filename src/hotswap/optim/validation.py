@@ -1,0 +1,103 @@
+"""Checks of what a hot-swapped optimizer is made of, and of the losses that it is given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hotswap.bandits import Bandit
+from hotswap.errors import LossError, SettingError, UnsupportedError
+from hotswap.optim.user_warnings import warn
+from hotswap.rewards import Reward
+from hotswap.searches import Search
+
+__all__ = ["check_group", "check_parts", "initial_lr", "refuse_loss"]
+
+
+def check_parts(optimizer: Any) -> None:
+    """Check that the parts of a hot-swapped optimizer go together."""
+    base = optimizer.base
+    swappable = [
+        name
+        for name, value in base.defaults.items()
+        if isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
+    ]
+    for name in optimizer.arms.names:
+        if name not in swappable:
+            raise SettingError(
+                f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
+                f"it has {', '.join(sorted(swappable))}."
+            )
+    for group in base.param_groups:
+        check_group(group)
+    inner = next((value for value in vars(base).values() if isinstance(value, Optimizer)), None)
+    if inner is not None:
+        raise UnsupportedError(
+            f"{type(base).__name__} is around another optimizer, {type(inner).__name__}, whose state would advance at "
+            "every trial; give HotSwap the inner one."
+        )
+    if not any(group["params"] for group in base.param_groups):
+        raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
+    module: object = optimizer._module
+    if module is not None and not isinstance(module, nn.Module):
+        raise SettingError(
+            f"{type(optimizer).__name__}(module={module!r}): module must be a torch.nn.Module, the model."
+        )
+    seed: object = optimizer._seed
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
+    for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
+        if not isinstance(getattr(optimizer, part), kind):
+            raise SettingError(
+                f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
+            )
+
+
+def check_group(group: dict[str, Any]) -> None:
+    """Check that a parameter group can be hot-swapped."""
+    if group.get("maximize"):
+        raise UnsupportedError(
+            "HotSwap searches for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
+            "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
+        )
+    rate = group.get("lr", 1.0)
+    if isinstance(rate, bool) or not isinstance(rate, int | float | Tensor):
+        raise SettingError(
+            f"HotSwap: a parameter group has lr={rate!r}; it must be one number, a scale of the group's rates. "
+            "What rates there are to choose from is said once, for all groups: HotSwapSGD(groups, lr=[...])."
+        )
+
+
+def initial_lr(base: Optimizer) -> float:
+    """The rate that all others are relative to: the first group's, before any scheduler has changed it."""
+    first = base.param_groups[0]
+    if "lr" not in first:
+        return 1.0
+    now, rate = float(first["lr"]), float(first.get("initial_lr", first["lr"]))
+    if not (math.isfinite(rate) and rate > 0):
+        raise SettingError(
+            f"HotSwap: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
+            "all groups are taken relative to it."
+        )
+    if now != rate:
+        warn(
+            f"A scheduler has set the base's lr to {now:g}, from {rate:g}, so all rates are scaled by {now / rate:g} "
+            "until it sets another; if it is no longer in use, remove 'initial_lr' from the base's parameter groups."
+        )
+    return rate
+
+
+def refuse_loss(loss: float, where: str) -> NoReturn:
+    """Raise for a loss that a search cannot work with: not finite, or negative where its logarithm is needed."""
+    if not math.isfinite(loss):
+        raise LossError(
+            f"The loss at {where} is {loss}, so no trial can be compared with it; the parameters were left as they "
+            "are. Look at this minibatch, or at what was done to the weights before this step."
+        )
+    raise LossError(
+        f"The loss at {where} is {loss:g}, and the logarithm of a negative loss means nothing; pass "
+        "reward=hotswap.RelativeReduction() for objectives that go below zero."
+    )

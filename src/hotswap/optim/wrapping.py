@@ -1,0 +1,212 @@
+"""What torch expects of an optimizer (groups, state, checkpoints, copies), for one that wraps another."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hotswap.arms import Arms
+from hotswap.arrays import Array
+from hotswap.bandits import Bandit
+from hotswap.optim.adapters import Closure, refuse_scalers
+from hotswap.optim.probing import ClosureChecks, Probe
+from hotswap.optim.probing.agreement import ProcessGroup
+from hotswap.optim.probing.gradients import Clipping, LossScale
+from hotswap.optim.probing.moves import move_for
+from hotswap.optim.probing.moves.low_precision import restore_state
+from hotswap.optim.records import StepRecord
+from hotswap.optim.state_dict import OwnState, bandit_state, described, pack, refuse_other_base, unpack
+from hotswap.optim.user_warnings import warn_of_other_parts
+from hotswap.optim.validation import check_group
+from hotswap.rewards import Reward
+from hotswap.searches import Search
+from hotswap.states import arrays_of
+
+__all__ = ["Memory", "Proposal", "WrappingOptimizer"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The arm that a bandit proposes for the next step, and its state after proposing."""
+
+    bandit: Bandit
+    arm: int
+    state: Any
+
+
+@dataclass
+class Memory:
+    """What hot swapping remembers from step to step, beside the base optimizer's state.
+
+    It is one object that changes in place: Lightning's wrapper around an optimizer has copies of its attributes, and
+    what methods of the wrapper change must change for both.
+    """
+
+    bandit: Any
+    """The bandit's state, whatever fields it has."""
+    reward_scale: float
+    in_force: int
+    """The arm that a step without a search applies."""
+    searched: bool = False
+    """Whether there was a search."""
+    last_step: StepRecord | None = None
+    proposal: Proposal | None = None
+    """For the next step, made when the bandit has just learned."""
+    search_with: tuple[Closure, Tensor | float] | None = None
+    """What the next step without arguments searches with: a trial closure, and its loss at the start point."""
+
+
+class WrappingOptimizer(Optimizer):
+    """Parameter groups and state are the base's; checkpoints and copies have what hot swapping adds."""
+
+    base: Optimizer
+    """The optimizer that turns a gradient into an update."""
+    arms: Arms
+    bandit: Bandit
+    search: Search
+    reward: Reward
+
+    _linear: bool | None
+    _seed: int
+    _module: nn.Module | None
+    _process_group: ProcessGroup
+    _clipping: Clipping
+    _loss_scale: LossScale | None
+    _checks: ClosureChecks
+    _memory: Memory
+    _probe: Probe
+
+    def _make_probe(self, initial_lr: float) -> Probe:
+        return Probe(
+            self.base,
+            move_for(self.base, self.arms, initial_lr, self._linear),
+            module=self._module,
+            process_group=self._process_group,
+            clipping=self._clipping,
+            loss_scale=self._loss_scale,
+            checks=self._checks,
+        )
+
+    @property
+    def last_step(self) -> StepRecord | None:
+        """What the latest step did."""
+        return self._memory.last_step
+
+    @property
+    def check_closure(self) -> bool:
+        """Whether the closure is checked, in some searches, for giving the same loss twice."""
+        return self._checks.enabled
+
+    @check_closure.setter
+    def check_closure(self, check: bool) -> None:
+        self._checks.enabled = check
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The base optimizer's parameter groups."""
+        return self.base.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.base.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        """The base optimizer's state."""
+        return self.base.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.base.state = state
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base optimizer."""
+        check_group(param_group)
+        self.base.add_param_group(param_group)
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """torch's GradScaler asks this of an optimizer before it calls its step, and is refused; others may ask."""
+        refuse_scalers(sys._getframe(1))
+        return False
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, str]:
+        parts = {"bandit": self.bandit, "search": self.search, "reward": self.reward}
+        return described(parts | {"clip_norm": self._clipping.norm, "clip_value": self._clipping.value})
+
+    def _fresh_bandit_state(self) -> Any:
+        return self.bandit.begin(1, len(self.arms), seeds=[self._seed])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state and what the bandit has learned; loading it resumes exactly."""
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        own = OwnState(
+            bandit=arrays_of(self._memory.bandit),
+            bandit_kind=type(self.bandit).__name__,
+            bandit_version=self.bandit.state_version,
+            reward_scale=self._memory.reward_scale,
+            in_force=self._memory.in_force,
+            initial_lr=self._probe.move.initial_lr,
+            masters=self._probe.move.masters.read(self._probe.parameters()),
+            loss_scale=None if self._loss_scale is None else (self._loss_scale.value, self._loss_scale.good),
+            parts=self._parts(),
+        )
+        packed = pack(self.base.state_dict(), self.arms, own)
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            packed = post_hook(self, packed) or packed
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from `state_dict()`; a state of another grid or bandit is refused and changes nothing."""
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
+        plain, own = unpack(state_dict, self.arms)
+        fresh = self._fresh_bandit_state()
+        learned = bandit_state(own, self.bandit, fresh)
+        refuse_other_base(plain["param_groups"], self.base)
+        warn_of_other_parts(own.parts, self._parts())
+        self.base.load_state_dict(plain)
+        restore_state(self.base, plain)
+        memory, move = self._memory, self._probe.move
+        memory.bandit, memory.reward_scale, memory.in_force = learned, own.reward_scale, own.in_force
+        memory.searched = not _equal(learned, fresh)
+        memory.proposal = memory.last_step = None
+        move.initial_lr = own.initial_lr
+        move.masters.write(self._probe.parameters(), own.masters)
+        if self._loss_scale is not None and own.loss_scale is not None:
+            self._loss_scale.value, self._loss_scale.good = own.loss_scale
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
+
+    # --- copies -------------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("base", "arms", "bandit", "search", "reward")
+        settings = ("_linear", "_seed", "_module", "_process_group", "_clipping", "_loss_scale", "_checks")
+        move = self._probe.move
+        return {name: self.__dict__[name] for name in (*kept, *settings)} | {
+            "_memory": replace(self._memory, proposal=None, search_with=None),
+            "_initial_lr": move.initial_lr,
+            "_masters": move.masters.read(self._probe.parameters()),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = dict(state)
+        initial_lr, masters = own.pop("_initial_lr"), own.pop("_masters")
+        self.__dict__.update(own)
+        super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
+        self._probe = self._make_probe(initial_lr)
+        self._probe.move.masters.write(self._probe.parameters(), masters)
+
+
+def _equal(state: Any, other: Any) -> bool:
+    """Whether two states of a bandit have the same values."""
+    arrays: dict[str, Array] = arrays_of(other)
+    return all(bool((array == arrays[name]).all()) for name, array in arrays_of(state).items())

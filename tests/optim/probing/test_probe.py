@@ -1,0 +1,120 @@
+"""The probe on its own, as another optimizer or search would use it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from hotswap import ClosureError
+from hotswap.arms import Arms
+from hotswap.optim.probing import Probe
+from hotswap.optim.probing.closures import Request, request_of
+from hotswap.optim.probing.moves import move_for
+from tests.optim.helpers import batches, noisy, same, weights
+
+
+def probe_of(net: nn.Module, base: torch.optim.Optimizer | None = None) -> Probe:
+    base = torch.optim.SGD(net.parameters(), lr=1.0) if base is None else base
+    return Probe(base, move_for(base, Arms.of({"lr": [1.0, 0.1, 0.01]}), 1.0, None), module=net)
+
+
+def request(net: nn.Module) -> Request:
+    (x, y), *_ = batches(1)
+    return request_of(lambda: cross_entropy(net(x), y), None, None)
+
+
+@torch.no_grad()
+def test_trials_leave_no_trace_until_an_arm_is_taken() -> None:
+    net, twin = noisy(), noisy()
+    probe, start = probe_of(net), weights(net)
+    torch.manual_seed(1)
+    with probe:
+        found = probe.gradient_pass(request(net))
+        probe.save()
+        losses = [probe.loss_at(arm) for arm in (0, 1, 2, 1)]
+    assert losses[1] == losses[3]
+    assert probe.trials == list(zip((0, 1, 2, 1), losses, strict=True))
+    assert same(weights(net), start)  # nothing was taken
+    after = torch.get_rng_state()
+    torch.manual_seed(1)
+    (x, y), *_ = batches(1)
+    assert found.to_beat == cross_entropy(twin(x), y).item()  # one ordinary forward
+    assert torch.equal(after, torch.get_rng_state())
+    assert same(list(net.buffers()), list(twin.buffers()))
+
+
+@torch.no_grad()
+def test_the_arm_that_is_taken_need_not_be_the_last_one_tried() -> None:
+    net = noisy()
+    probe, start = probe_of(net), weights(net)
+    with probe:
+        probe.gradient_pass(request(net))
+        probe.save()
+        probe.loss_at(1)
+        probe.loss_at(2)
+        probe.take(1)
+    for now, before, parameter in zip(weights(net), start, net.parameters(), strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(now, before - 0.1 * parameter.grad)
+
+
+@torch.no_grad()
+def test_the_state_of_the_base_advances_once_also_without_a_step() -> None:
+    net = noisy()
+    base = torch.optim.SGD(net.parameters(), lr=1.0, momentum=0.9)
+    probe, start = probe_of(net, base), weights(net)
+    with probe:
+        probe.gradient_pass(request(net))
+        probe.save()
+        probe.loss_at(0)
+        probe.take(None)
+    assert same(weights(net), start)
+    for parameter in net.parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(base.state[parameter]["momentum_buffer"], parameter.grad)
+
+
+@torch.no_grad()
+def test_an_exception_between_trials_restores_everything() -> None:
+    net = noisy()
+    base = torch.optim.SGD(net.parameters(), lr=1.0, momentum=0.9)
+    probe, start = probe_of(net, base), weights(net)
+
+    def interrupted() -> None:
+        with probe:
+            probe.gradient_pass(request(net))
+            probe.save()
+            probe.loss_at(0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert same(weights(net), start)
+    assert not base.state
+    assert not probe.is_open
+
+
+@torch.no_grad()
+def test_a_search_may_move_the_parameters_in_its_own_way() -> None:
+    """As a race between whole copies of a model does."""
+    net = noisy()
+    probe, start = probe_of(net), weights(net)
+    with probe:
+        found = probe.gradient_pass(request(net))
+        probe.save()
+        assert probe.loss_here() == pytest.approx(found.to_beat)
+        for parameter in net.parameters():
+            parameter.mul_(2)
+        assert probe.loss_here() != pytest.approx(found.to_beat)
+        probe.restore()
+        assert same(weights(net), start)
+
+
+def test_there_is_nothing_to_evaluate_before_the_gradient_pass() -> None:
+    probe = probe_of(noisy())
+    with pytest.raises(ClosureError, match=r"call gradient_pass\(\) before"), probe:
+        probe.loss_here()
+    with probe, pytest.raises(ClosureError, match="from inside of its own closure"), probe:
+        pass

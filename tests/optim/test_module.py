@@ -1,0 +1,110 @@
+"""Saying whose buffers matter: `HotSwapSGD(model)` and `HotSwap(base, module=model)`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from hotswap import HotSwap, HotSwapSGD, HotSwapWarning
+from hotswap.optim.probing import modules
+from tests.optim.helpers import batches, loss_of, noisy, same, weights
+
+WAYS: dict[str, Callable[[nn.Module], HotSwap]] = {
+    "the model in place of parameters": HotSwapSGD,
+    "parameters and the model": lambda net: HotSwapSGD(net.parameters(), module=net),
+    "a base and the model": lambda net: HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), module=net),
+}
+
+
+@pytest.fixture
+def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Any:
+        pytest.fail("all living objects were walked over")
+
+    monkeypatch.setattr(modules, "living_modules", refuse)
+
+
+@pytest.mark.usefixtures("no_search")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_is_named_is_not_searched_for(way: str) -> None:
+    net = noisy()
+    optimizer = WAYS[way](net)
+    for number, batch in enumerate(batches(5), start=1):
+        optimizer.step(loss_of(net, batch))
+        assert net[1].num_batches_tracked == number
+
+
+def test_steps_are_those_of_parameters_alone() -> None:
+    ends = []
+    for build in (*WAYS.values(), lambda net: HotSwapSGD(net.parameters())):
+        net = noisy()
+        optimizer = build(net)
+        torch.manual_seed(1)
+        for batch in batches(20):
+            optimizer.step(loss_of(net, batch))
+        ends.append([*weights(net), *net.buffers(), torch.get_rng_state()])
+    assert all(same(end, ends[-1]) for end in ends)
+
+
+@pytest.mark.usefixtures("no_search")
+def test_a_wrapper_around_a_named_model_is_noticed() -> None:
+    net = noisy()
+    optimizer = HotSwapSGD(net)
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    head = nn.BatchNorm1d(3, affine=False)
+    whole = nn.Sequential(net, head)
+    for _ in range(2):
+        optimizer.step(lambda: cross_entropy(whole(x), y))
+    assert head.num_batches_tracked == 2
+
+
+def test_a_model_that_holds_some_parameters_is_looked_after_beside_what_is_found() -> None:
+    one, other = noisy(), nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))
+    optimizer = HotSwapSGD([*one.parameters(), *other.parameters()], module=one)
+    for number, (x, y) in enumerate(batches(5), start=1):
+        optimizer.step(lambda x=x, y=y: cross_entropy(one(x) + other(x), y))
+        assert one[1].num_batches_tracked == other[0].num_batches_tracked == number
+
+
+def test_a_parameter_that_is_taken_out_of_the_model_is_searched_for() -> None:
+    net = noisy()
+    optimizer = HotSwapSGD(net)
+    (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
+    outside = nn.Sequential(nn.BatchNorm1d(16), net[5])
+    net[5] = nn.Identity()
+    optimizer.step(lambda: cross_entropy(outside(net(x)), y))
+    assert outside[0].num_batches_tracked == 1
+    assert net[1].num_batches_tracked == 2
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_the_switch_for_checking_closures_goes_into_copies(copied: Callable[[Any], Any]) -> None:
+    net = noisy()
+    optimizer = HotSwapSGD(net, check_closure=False)
+    net, optimizer = copied((net, optimizer))
+    assert not optimizer.check_closure
+    evaluated = 0
+    (x, y), *_ = batches(1)
+
+    def closure() -> torch.Tensor:
+        nonlocal evaluated
+        evaluated += 1
+        return cross_entropy(net(x), y) + evaluated  # another loss every time
+
+    optimizer.step(closure)
+    assert evaluated == 1 + len(optimizer.last_step.trials)
+    optimizer = HotSwapSGD(net)
+    evaluated = 0
+    with pytest.warns(HotSwapWarning, match="at the same parameters"):
+        optimizer.step(closure)
+    assert optimizer.last_step is not None
+    assert evaluated == 2 + len(optimizer.last_step.trials)
