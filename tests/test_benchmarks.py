@@ -39,10 +39,10 @@ def test_every_protection_is_timed_and_put_back() -> None:
 
 
 def test_what_protections_add_is_the_median_of_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, turns = protections.Randomness.read, iter(range(1000))
+    real, turns = protections.RandomState.read, iter(range(1000))
 
     def seconds(_work: object, _device: object) -> float:
-        protected, pause = protections.Randomness.read is real, 100.0 * (next(turns) == 20)
+        protected, pause = protections.RandomState.read is real, 100.0 * (next(turns) == 20)
         return (5.0 if protected else 4.0) + pause
 
     monkeypatch.setattr(protections, "seconds", seconds)
