@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import protections, step_cost
+from benchmarks import protections, step_cost, walk
 from benchmarks.measuring import keep
 from hotswap.networks import multilayer_perceptron
 
@@ -89,3 +89,12 @@ def test_what_is_kept_says_where_it_comes_from(tmp_path: Path) -> None:
     assert kept["rows"] == [{"network": "small"}]
     assert kept["torch"] == torch.__version__
     assert {"device", "python", "date", "command", "precision"} <= set(kept)
+
+
+def test_the_walk_of_a_step_begins_in_its_file_and_counts_what_it_says() -> None:
+    found = walk.walk_of_a_step()
+    assert found.calls[0] == ("optim/hotswap.py", "step")
+    assert sum(name == "evaluate_trial" for _, name in found.calls) == 2
+    assert sum(found.files.values()) == len(found.calls)
+    assert len(found.files) <= found.changes + 1 < len(found.calls)
+    assert walk.Walk((("a", "f"), ("a", "g"), ("b", "h"), ("a", "f"))).changes == 2

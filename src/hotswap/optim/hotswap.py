@@ -167,11 +167,11 @@ class HotSwap(WrappingOptimizer):
 
     def _search_and_take(self, probe: Probe, loss_before: float, proposed: int) -> int | None:
         """Walk from the proposed arm to others, and take the one that the search chooses; None for no step."""
+        walk = self.search.begin(proposed, loss_before, arms=len(self.arms), row=self.arms.row)
         probe.save()  # θ and g(θ; B)
         if not probe.can_move:  # a scheduler is at zero, so there is nothing to search for
             probe.take(None)
             return None
-        walk = self.search.begin(proposed, loss_before, arms=len(self.arms), row=self.arms.row)
         probe.check_closure()
         while not walk.done:
             loss = probe.loss_at(walk.arm)  # f(θ − α g; B)

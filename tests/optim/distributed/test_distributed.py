@@ -50,7 +50,7 @@ def test_replicas_take_the_same_steps(world: int, tmp_path: Path) -> None:
 
 
 def test_trials_leave_ddps_buffers_alone(tmp_path: Path) -> None:
-    assert all(result["equal"] for result in run("ddp_buffers", 2, tmp_path))
+    assert all(result["equal"] == [True, True] for result in run("ddp_buffers", 2, tmp_path))
 
 
 def test_trials_see_the_buffers_that_the_gradient_pass_saw(tmp_path: Path) -> None:

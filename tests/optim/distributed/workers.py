@@ -118,9 +118,16 @@ def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
 
 
 def ddp_buffers(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """Buffers after a step are what DDP's own forward leaves: a trial does not change what is broadcast next."""
+    """Buffers after a step are what DDP's own forward leaves: a trial does not change what is broadcast next.
+
+    Also where the optimizer was given the model inside of the replica.
+    """
+    return {"equal": [_same_buffers(rank, named=named) for named in (False, True)]}
+
+
+def _same_buffers(rank: int, *, named: bool) -> bool:
     replica, twin = DistributedDataParallel(network()), DistributedDataParallel(network())
-    optimizer = HotSwapSGD(replica.parameters())
+    optimizer = HotSwapSGD(replica.module if named else replica.parameters())
     equal = True
     for x, y in minibatches(rank, 10):
         twin.module.load_state_dict(replica.module.state_dict())
@@ -131,7 +138,7 @@ def ddp_buffers(rank: int, world: int, folder: Path) -> dict[str, Any]:
         optimizer.step(lambda x=x, y=y: cross_entropy(replica(x), y))
         pairs = zip(replica.module.buffers(), twin.module.buffers(), strict=True)
         equal = equal and all(torch.equal(a, b) for a, b in pairs)
-    return {"equal": equal}
+    return equal
 
 
 class Drifting(nn.Module):

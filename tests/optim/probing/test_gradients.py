@@ -171,7 +171,7 @@ def test_a_loss_scale_does_not_go_with_gradients_of_ones_own() -> None:
         optimizer.step(trial_closure=lambda: parameter.square().sum(), loss=16.0)
 
 
-def test_nor_the_momentum_where_a_scheduler_stands_at_zero() -> None:
+def test_a_gradient_that_is_not_finite_does_not_reach_the_momentum_while_a_scheduler_is_at_zero() -> None:
     parameter = nn.Parameter(torch.tensor([0.0, 4.0]))
     optimizer = HotSwapSGD([parameter], lr=[0.1], momentum=0.9)
     optimizer.param_groups[0]["lr"] = 0.0
