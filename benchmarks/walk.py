@@ -1,6 +1,7 @@
-"""The walk of one step through the source: `python -m benchmarks.walk`.
+"""The walk of one step, or of one study, through the source: `python -m benchmarks.walk [--study]`.
 
-Traces one step of `HotSwapSGD` with two trials, on the paper's network and in the middle of a training. Counts the
+Traces one step of `HotSwapSGD` with two trials, on the paper's network and in the middle of a training; or
+`hotswap study run` of a study of the paper's three algorithms with one run each, one epoch of one minibatch. Counts the
 Python calls inside of the package `hotswap`, the files that they are in, and how often a call is in another file than
 the call before it: what a reader has to follow. It says nothing about time.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ import hotswap
 from benchmarks.networks import images, paper_network
 
 PACKAGE = Path(hotswap.__file__).parent
-SKIPPED = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
+SKIPPED = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<module>")
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,46 @@ def walk_of_a_step(warm_up: int = 40, trials: int = 2) -> Walk:
     raise AssertionError  # not reached: the loop has no end
 
 
+STUDY = """
+name = "walk"
+dataset = "digits"
+train_images = 64
+batch_sizes = [64]
+seeds = [0]
+epochs = 1
+
+[network]
+hidden = [8]
+
+[sgd]
+lr = [0.1]
+lr_decay = [1.0]
+momentum = [0.9]
+
+[adadelta]
+
+[ducb]
+"""
+
+
+def walk_of_a_study() -> Walk:
+    """A whole study, from its file to its ledger."""
+    import hotswap.studies  # noqa: F401, PLC0415  # what happens while it is imported is no part of the walk
+    from hotswap.cli import app  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "study.toml"
+        file.write_text(STUDY, encoding="utf-8")
+        words = ["study", "run", str(file), "--out", str(Path(folder) / "out")]
+        return traced(lambda: app(words, standalone_mode=False))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", action="store_true", help="list every call, too")
+    parser.add_argument("--study", action="store_true", help="the walk of a study instead of that of a step")
     options = parser.parse_args()
-    walk = walk_of_a_step()
+    walk = walk_of_a_study() if options.study else walk_of_a_step()
     print(f"{len(walk.calls)} calls in {len(walk.files)} files, with {walk.changes} changes of file")
     for file, calls in walk.files.most_common():
         print(f"{calls:5} {file}")
