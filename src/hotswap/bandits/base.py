@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from hotswap.arrays import Array, Device, added_at, namespace, zeros
 from hotswap.errors import CheckpointError, SettingError
 from hotswap.generators import generators
@@ -159,7 +161,11 @@ class Bandit(ABC):
                     f"The checkpoint is of another size: its bandit's {name} has the shape {tuple(saved[name].shape)}, "
                     f"but {tuple(array.shape)} is needed; use the same number of runs and arms."
                 )
-        return replaced(state, saved)
+        return replaced(state, {name: _in_the_type_of(fields[name], array) for name, array in saved.items()})
+
+
+def _in_the_type_of(field: Array, array: Array) -> Array:
+    return array.astype(field.dtype) if namespace(field) is np else array.to(field.dtype)
 
 
 def _listed(names: Mapping[str, Array]) -> str:

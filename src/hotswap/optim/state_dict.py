@@ -25,7 +25,6 @@ from hotswap.arms import Arms
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit
 from hotswap.errors import CheckpointError
-from hotswap.states import arrays_of, replaced
 
 __all__ = ["OwnState", "bandit_state", "described", "pack", "refuse_other_base", "unpack"]
 
@@ -140,23 +139,8 @@ def bandit_state(own: OwnState, bandit: Bandit, fresh: Any) -> Any:
     Raises:
         CheckpointError: The saved fields are not those of this bandit, or have other shapes.
     """
-    name, saved, expected = type(bandit).__name__, own.bandit, arrays_of(fresh)
-    if own.bandit_kind in (None, name) and own.bandit_version != bandit.state_version:
-        saved = bandit.migrate(saved, own.bandit_version)
-    wrong = [f"lacks {field!r}" for field in expected if field not in saved]
-    wrong += [f"has {field!r} that the bandit does not know" for field in saved if field not in expected]
-    for field, array in expected.items():
-        if field in saved:
-            now, old = np.asarray(array), saved[field]
-            if now.shape != old.shape or not np.can_cast(old.dtype, now.dtype, "same_kind"):
-                wrong.append(f"has {field!r} with {old.shape} of {old.dtype}, not {now.shape} of {now.dtype}")
-    if wrong:
-        raise CheckpointError(
-            f"The checkpoint's bandit state{f', of {own.bandit_kind},' if own.bandit_kind else ''} is not one of "
-            f"{name}: it {' and '.join(wrong)}; construct the optimizer with the bandit of the checkpoint."
-        )
-    fields = {field: saved[field].astype(np.asarray(array).dtype) for field, array in expected.items()}
-    return replaced(fresh, fields)
+    same = own.bandit_kind in (None, type(bandit).__name__)  # another bandit's version means nothing to this one
+    return bandit.restored(fresh, own.bandit, own.bandit_version if same else bandit.state_version)
 
 
 def refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
