@@ -145,10 +145,9 @@ def _from_store(folder: Path) -> Results:
     stored: list[Any] = []
     metrics, arms, units = _empty(COMMON_COLUMNS), _empty(ARM_COLUMNS), {}
     try:
-        with Store.open(folder) as store, store.transaction() as sql:
-            # As they were stored: `Store.specs` refuses all of them if one names an algorithm that is not registered.
-            stored = [json.loads(text) for (text,) in sql.execute("SELECT spec FROM specs ORDER BY asked")]
-            metrics, arms, units = store.metrics(), store.arms(), store.provenance()
+        with Store.open(folder) as store, store.transaction():
+            stored, units = store.stored_specs(), store.provenance()
+            metrics, arms = store.metrics(), store.arms()
     except (HotSwapError, ValueError) as error:
         missing.append(str(error))
     for name in ("timing", "curves"):

@@ -146,5 +146,8 @@ def family_from_dict(stored: object, owner: str) -> Family:
     table = dict(stored) if isinstance(stored, Mapping) else {}
     algorithm = table.pop("algorithm", None)
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise SettingError(f"{owner} algorithm is {algorithm!r}; it must be one of {', '.join(ALGORITHMS)}.")
+        raise SettingError(
+            f"{owner} algorithm is {algorithm!r}; it must be one of {', '.join(ALGORITHMS)}. If a file of your own "
+            "registers it, load that file first: hotswap --load FILE ..."
+        )
     return build(ALGORITHMS[algorithm], table, owner)

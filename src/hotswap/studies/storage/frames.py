@@ -7,14 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.rows import (
-    ARM_COLUMNS,
-    further_measures,
-    metric_columns,
-    numbers_from_json,
-    setting_columns,
-)
+from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, numbers_from_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,21 +18,29 @@ _RUN = ("algorithm", "batch_size", "seed")
 _MEASURED = ("train_nll", "test_error", "test_nll", "mean_lr", "trials", "grad_norm", "steps", "seconds", "more")
 
 
-def read_metrics(sql: sqlite3.Connection, specs: Iterable[StudySpec]) -> pd.DataFrame:
-    """One row a run and recorded epoch, columns as in `metric_columns`, sorted by run and epoch."""
-    specs = list(specs)
+def read_metrics(sql: sqlite3.Connection) -> pd.DataFrame:
+    """One row a run and recorded epoch, sorted by run and epoch.
+
+    The columns are those of every study, then the further settings of its runs, then what else they measured, each
+    sorted by name: all of it as the ledger has it, whether or not their algorithms are registered here.
+    """
     names = ("run", *_RUN, "epoch", *_MEASURED)
     chosen = ", ".join(f"runs.{name}" if name in _RUN else f"metrics.{name}" for name in names)
     frame = _frame(sql, f"SELECT {chosen} FROM metrics JOIN runs ON id = run ORDER BY run, metrics.epoch", names)
     settings = {run: numbers_from_json(text) for run, text in sql.execute("SELECT id, settings FROM runs")}
-    for name in setting_columns(specs):
-        frame[name] = frame["run"].map({run: values.get(name, math.nan) for run, values in settings.items()})
-    measures = further_measures(specs)
-    texts = (text if isinstance(text, str) else None for text in frame["more"])  # pandas has NaN for no text
-    more = [numbers_from_json(text) for text in texts] if measures else []
-    for name in measures:
+    more = [numbers_from_json(text if isinstance(text, str) else None) for text in frame["more"]]  # NaN is no text
+    further = _names(settings.values()), _names(more)
+    for name in (*further[0], *METRIC_COLUMNS):
+        if name not in frame:
+            frame[name] = frame["run"].map({run: values.get(name, math.nan) for run, values in settings.items()})
+    for name in further[1]:
         frame[name] = [values.get(name, math.nan) for values in more]
-    return _typed(frame, metric_columns(specs))
+    return _typed(frame, METRIC_COLUMNS | dict.fromkeys((*further[0], *further[1]), "float64"))
+
+
+def _names(rows: Iterable[Mapping[str, float]]) -> list[str]:
+    """The names that are no columns of every study."""
+    return sorted({name for values in rows for name in values}.difference(METRIC_COLUMNS))
 
 
 def read_arms(sql: sqlite3.Connection) -> pd.DataFrame:

@@ -144,9 +144,11 @@ class Store:
 
     def specs(self) -> list[StudySpec]:
         """Return the study in each extent in which it was asked for, the last one last."""
-        return [
-            StudySpec.from_dict(json.loads(text)) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")
-        ]
+        return [StudySpec.from_dict(stored) for stored in self.stored_specs()]
+
+    def stored_specs(self) -> list[dict[str, Any]]:
+        """Return the same as it was stored, which can be read although an algorithm of it is not registered here."""
+        return [json.loads(text) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")]
 
     @property
     def epochs(self) -> int:
@@ -315,9 +317,9 @@ class Store:
         return unit
 
     def metrics(self) -> pd.DataFrame:
-        """Return one row a run and recorded epoch, columns as in `metric_columns`, sorted by run and epoch."""
+        """Return one row a run and recorded epoch, sorted by run and epoch. See `read_metrics` for the columns."""
         with explained(self.folder):
-            return read_metrics(self._sql, self.specs())
+            return read_metrics(self._sql)
 
     def arms(self) -> pd.DataFrame:
         """Return how often each run took each arm in each recorded epoch, columns as in `ARM_COLUMNS`, sorted."""
