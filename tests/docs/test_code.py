@@ -71,9 +71,16 @@ def check_command(words: list[str], where: str) -> None:
     """Follow the words down the tree of commands, then look for each option."""
     command: Any = typer.main.get_command(app)
     rest = words[1:]
-    while rest and getattr(command, "commands", None) and not rest[0].startswith("-"):
-        assert rest[0] in command.commands, where
-        command, rest = command.commands[rest[0]], rest[1:]
+    while rest and getattr(command, "commands", None):
+        if rest[0].startswith("-"):  # an option of the group, before the command
+            option = next((param for param in command.params if rest[0] in param.opts), None)
+            assert option is not None or rest[0] == "--help", where
+            rest = rest[1 if option is None or option.is_flag else 2 :]
+        elif rest[0] in ("...", "FILE"):  # any command
+            return
+        else:
+            assert rest[0] in command.commands, where
+            command, rest = command.commands[rest[0]], rest[1:]
     known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)} | {"--help"}
     for word in rest:
         assert not word.startswith("--") or word in known, where
