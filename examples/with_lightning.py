@@ -24,7 +24,7 @@ class Digits(HotSwapModule):
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return hotswap.HotSwapSGD(self.parameters())
+        return hotswap.HotSwapSGD(self)
 
 
 def main() -> None:

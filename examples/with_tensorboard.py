@@ -18,7 +18,7 @@ def main(folder: str = "runs") -> None:
     data = load_digits()
     x, y = torch.from_numpy(data.train_inputs()), torch.from_numpy(data.train_labels)
     model = hotswap.networks.multilayer_perceptron((64, 32, 10), seed=0)
-    optimizer = hotswap.HotSwapSGD(model.parameters())
+    optimizer = hotswap.HotSwapSGD(model)
     with SummaryWriter(folder) as writer:
         log = TensorBoardLog(writer, optimizer)
         for _ in range(300):

@@ -34,7 +34,7 @@ def main() -> None:
             save_strategy="no",
             report_to=[],
         )
-        optimizer = hotswap.HotSwapSGD(model.parameters(), momentum=0.5)
+        optimizer = hotswap.HotSwapSGD(model, momentum=0.5)
         HotSwapTrainer(model=model, args=arguments, train_dataset=samples(), optimizers=(optimizer, None)).train()
     print(optimizer.statistics())
 

@@ -119,6 +119,14 @@ def test_all_of_them_in_a_study_that_is_resumed(tmp_path: Path) -> None:
     assert float(last["curious-b50-s0"]["trials"]) > 1
 
 
+def test_the_example_of_a_study_has_what_the_files_add(tmp_path: Path) -> None:
+    hotswap("study", "new", "mine.toml", cwd=tmp_path)
+    text = (tmp_path / "mine.toml").read_text(encoding="utf-8")
+    assert "[lion]" in text
+    assert '"stripes"' in text
+    assert 'name = "normalised"' in text
+
+
 def test_without_the_files_a_sentence_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(STUDY, encoding="utf-8")
     words = [sys.executable, "-m", "hotswap", "study", "run", "mine.toml", "--out", "x"]

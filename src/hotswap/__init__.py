@@ -1,6 +1,6 @@
 """Train PyTorch networks without choosing a learning rate.
 
-    optimizer = hotswap.HotSwapSGD(model.parameters())
+    optimizer = hotswap.HotSwapSGD(model)
     for x, y in loader:
         loss = optimizer.step(lambda: loss_fn(model(x), y))
 

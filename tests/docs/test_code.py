@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
 from hotswap.cli import app
-from tests.docs.helpers import PAGES, ROOT, fences, run
+from hotswap.studies import load_study
+from tests.docs.helpers import DOCS, PAGES, ROOT, fences, run
 
 NOTEBOOK = ROOT / "examples" / "start.ipynb"
 COMMAND = re.compile(r"(?<!`)`(hotswap [^`\n]*)`(?!`)")
@@ -56,6 +58,15 @@ def test_the_notebook_is_kept_without_outputs() -> None:
         assert cell.get("execution_count") is None
 
 
+def test_studies_on_the_pages_can_be_read(tmp_path: Path) -> None:
+    """Those that need no file of one's own; the page on extending has a test of its own."""
+    texts = fences(DOCS / "studies.md", "toml")
+    assert texts
+    for text in texts:
+        (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+        assert load_study(tmp_path / "study.toml").runs()
+
+
 def test_commands_on_the_pages_exist() -> None:
     found = 0
     for page in PAGES:
@@ -71,9 +82,14 @@ def check_command(words: list[str], where: str) -> None:
     """Follow the words down the tree of commands, then look for each option."""
     command: Any = typer.main.get_command(app)
     rest = words[1:]
-    while rest and getattr(command, "commands", None) and not rest[0].startswith("-"):
-        assert rest[0] in command.commands, where
-        command, rest = command.commands[rest[0]], rest[1:]
+    while rest and getattr(command, "commands", None):
+        if rest[0].startswith("-"):  # an option of the group, before the command
+            option = next((param for param in command.params if rest[0] in param.opts), None)
+            assert option is not None or rest[0] == "--help", where
+            rest = rest[1 if option is None or option.is_flag else 2 :]
+        else:
+            assert rest[0] in command.commands, where
+            command, rest = command.commands[rest[0]], rest[1:]
     known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)} | {"--help"}
     for word in rest:
         assert not word.startswith("--") or word in known, where

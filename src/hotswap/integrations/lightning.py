@@ -8,7 +8,7 @@
             return loss_fn(scores, batch[1])
 
         def configure_optimizers(self):
-            return hotswap.HotSwapSGD(self.parameters())
+            return hotswap.HotSwapSGD(self)
 
 `training_step` is called for trials, too. `self.log` ignores those, but what you count yourself, and metrics such as
 torchmetrics', which keep what they have seen where no step can set it back, count them unless you ask

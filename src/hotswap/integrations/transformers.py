@@ -1,7 +1,7 @@
 """Hugging Face Transformers' Trainer, which calls `optimizer.step()` without a closure.
 
     trainer = HotSwapTrainer(model=model, args=args, train_dataset=data,
-                             optimizers=(hotswap.HotSwapSGD(model.parameters()), None))
+                             optimizers=(hotswap.HotSwapSGD(model), None))
 
 Choose `lr_scheduler_type="constant"` in the arguments: a schedule scales the rates that the bandit chooses.
 """

@@ -70,6 +70,7 @@ class Family(Settings, ABC):
     label: ClassVar[str]
     """What people call it."""
     look: ClassVar[Look]
+    """How it is drawn."""
     measures: ClassVar[tuple[str, ...]] = ()
     """The columns that it fills beside those of all algorithms, each the mean over an epoch of what `Update.tally` has
     under that name; `mean_lr` and `trials` are such columns."""
