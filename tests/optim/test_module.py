@@ -25,10 +25,20 @@ WAYS: dict[str, Callable[[nn.Module], HotSwap]] = {
 
 @pytest.fixture
 def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> Any:
-        pytest.fail("all living objects were walked over")
+    def refuse(*_: Any) -> Any:
+        pytest.fail("modules were searched for by the parameters that they hold")
 
-    monkeypatch.setattr(modules, "living_modules", refuse)
+    monkeypatch.setattr(modules, "roots_of", refuse)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_frozen_part_outside_of_the_model_advances_once_per_step(way: str) -> None:
+    backbone = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5)).requires_grad_(False)
+    head = noisy()
+    optimizer = WAYS[way](head)
+    for number, (x, y) in enumerate(batches(5), start=1):
+        optimizer.step(lambda x=x, y=y: cross_entropy(head(backbone(x)), y))
+        assert backbone[1].num_batches_tracked == number
 
 
 @pytest.mark.usefixtures("no_search")

@@ -52,10 +52,11 @@ class HotSwap(WrappingOptimizer):
         clip_norm, clip_value: shorten the gradient, once, before the search walks along it.
         loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
             It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
-        module: the model: everything whose buffers (batch norm's statistics, say) the closure changes. Without it,
-            modules that hold parameters are searched for among all living objects, with all that is in or around
-            them, and so are others whose buffers change in the first step. A module that holds only some of the
-            parameters, or none, is looked after beside those that are found.
+        module: the model, whose buffers (batch norm's statistics, say) the closure changes. Without it, modules that
+            hold parameters are searched for among all living objects, with all that is in or around them. Others
+            whose buffers change in the first gradient pass, like a frozen backbone's, are noticed either way; what
+            comes into play later has to be named. A module that holds only some of the parameters, or none, is looked
+            after beside those that are found.
         process_group: of the processes that train together: each loss is averaged over them, so that all take the same
             step. By default torch's default group, where there is one; False for none.
         check_closure: whether the closure is evaluated once more in searches 1, 10 and 100, to warn if it gives another

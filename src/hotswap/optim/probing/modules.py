@@ -30,10 +30,11 @@ BufferDict = dict[str, Tensor | None]
 class ModuleFinder:
     """Finds the outermost modules that hold any of the parameters, and adds the one that the user has named.
 
-    A named module that holds all parameters is all there is to look after, in a single process. Otherwise finding the
-    modules takes a walk over all living objects, which is done once. Afterwards torch calls `on_registration` when one
-    of the modules is put into another, or one of the parameters into another module, and the search is repeated. Not
-    so within a step: a closure may wrap the model in something new every time. Modules are held weakly.
+    A named module that holds all parameters is the only one, in a single process; modules elsewhere whose buffers the
+    first gradient pass changes, like those of a frozen backbone, join it. Finding modules takes a walk over all living
+    objects, which is done once. Afterwards torch calls `on_registration` when one of the modules is put into another,
+    or one of the parameters into another module, and the search is repeated. Not so within a step: a closure may wrap
+    the model in something new every time. Modules are held weakly.
     """
 
     _all: ClassVar[weakref.WeakSet[ModuleFinder]] = weakref.WeakSet()
@@ -52,7 +53,7 @@ class ModuleFinder:
         self._inside: set[int] = set()
         """The ids of the roots and of all modules inside of them."""
         self._complete = False
-        """Whether the named module holds all parameters, so that nothing was searched for."""
+        """Whether the named module holds all parameters, so that no other was searched for."""
         ModuleFinder._all.add(self)
 
     def inventory(self, parameters: list[Tensor], known: ModuleInventory) -> ModuleInventory:
@@ -86,12 +87,8 @@ class ModuleFinder:
     def _search(self, parameters: list[Tensor]) -> None:
         self._parameters = tuple(map(id, parameters))
         self._complete = self.named is not None and self._named_is_complete(self.named)
-        if self.named is not None and self._complete:
-            self._roots, self._elsewhere = [weakref.ref(self.named)], []
-            self._held = set(self._parameters)
-            return
         alive = living_modules()
-        roots = roots_of(parameters, alive)
+        roots = [self.named] if self.named is not None and self._complete else roots_of(parameters, alive)
         found = ModuleInventory(roots)
         self._held = found.parameters().intersection(self._parameters)
         inside = found.ids()
