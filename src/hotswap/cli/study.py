@@ -159,11 +159,11 @@ def timing(
 @app.command()
 def new(path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("study.toml")) -> None:
     """Write a commented example of a study of your own."""
-    from hotswap.studies import EXAMPLE
+    from hotswap.studies.specification.toml import example  # made now, so that it shows what `--load` has registered
 
     if path.exists():
         raise SettingError(f"{path} is there already; name another file.")
-    write_text(path, EXAMPLE)
+    write_text(path, example())
     out.print(f"Wrote [bold]{path}[/]. Edit it, then: hotswap study run {path} --out DIR")
 
 
