@@ -32,7 +32,9 @@ def test_a_name_that_is_not_there() -> None:
     things.register("lazy")(2)
     with pytest.raises(SettingError, match=r"^study: there is no thing 'gredy'; there are greedy, lazy \(nearest: gr"):
         things.find("gredy", "study")
-    with pytest.raises(SettingError, match="there is no thing 3; there are greedy, lazy"):
+    with pytest.raises(
+        SettingError, match=r"there is no thing 3; there are greedy, lazy\. If it is one of your own, load"
+    ):
         things.find(3, "study")
 
 

@@ -14,7 +14,10 @@ from typing import Generic, TypeVar
 
 from hotswap.errors import SettingError
 
-__all__ = ["Registry"]
+__all__ = ["LOAD_HINT", "Registry"]
+
+LOAD_HINT = "If it is one of your own, load the file that registers it: hotswap --load FILE.py, then the command."
+"""What a sentence about an unknown name ends with, because leaving out `--load` is the likeliest reason."""
 
 T = TypeVar("T")
 
@@ -49,12 +52,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return keep
 
     def find(self, name: object, where: str) -> T:
-        """The thing of that name, or a SettingError that begins with `where` and lists the names there are."""
+        """The thing of that name, or a SettingError that begins with `where`, lists the names and mentions `--load`."""
         if isinstance(name, str) and name in self._known:
             return self._known[name]
         nearest = get_close_matches(str(name), self._known, n=1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
-        raise SettingError(f"{where}: there is no {self.kind} {name!r}; there are {', '.join(self)}{hint}.")
+        raise SettingError(f"{where}: there is no {self.kind} {name!r}; there are {', '.join(self)}{hint}. {LOAD_HINT}")
 
     def name_of(self, thing: T) -> str | None:
         """Under which name something is registered, if it is."""

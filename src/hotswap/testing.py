@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -84,6 +84,9 @@ def _say(condition: object, part: object, sentence: str) -> None:
 
 
 def _check_settings(part: object) -> None:
+    if isinstance(part, type):
+        name = part.__name__
+        raise AssertionError(f"{name} is a class; check an object of it: {name}().")  # noqa: TRY004 - as for all else
     frozen = getattr(getattr(part, "__dataclass_params__", None), "frozen", False)
     _say(
         frozen or not getattr(part, "__dict__", {}),
@@ -104,6 +107,12 @@ def _numpy(array: Array) -> Any:
 
 def _form(state: State) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and type of each field."""
+    for name, array in arrays_of(state).items():
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise AssertionError(
+                f"{type(state).__name__}: every field of a state must be an array whose first axis counts runs, but "
+                f"{name} is of type {type(array).__name__}."
+            )
     return {name: (tuple(array.shape), str(array.dtype)) for name, array in arrays_of(state).items()}
 
 
@@ -133,7 +142,13 @@ def _drive(bandit: Bandit, state: State, rewards: Any, device: Device) -> tuple[
     runs, arms, steps = rewards.shape
     proposals = []
     for t in range(steps):
-        arm, state = bandit.propose(state)
+        proposed: object = bandit.propose(state)
+        _say(
+            type(proposed) is tuple and len(proposed) == 2,
+            bandit,
+            "propose() must return two things: the arm of each run, and the state after proposing it.",
+        )
+        arm, state = cast("tuple[Array, State]", proposed)
         chosen = _numpy(arm)
         _say(chosen.shape == (runs,), bandit, f"propose() gave an arm of shape {chosen.shape} for {runs} runs.")
         _say(chosen.dtype.kind == "i", bandit, f"propose() gave arms of type {chosen.dtype}, not whole numbers.")

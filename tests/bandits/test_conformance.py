@@ -110,6 +110,19 @@ class OnlyArrays(DiscountedUCB):
         return super().observe(state, arm[:, :], reward, tried)
 
 
+@dataclass(frozen=True)
+class KeepsAList(WithLatest):
+    def start(self, runs: int, arms: int, device: Any = None) -> Any:
+        state: Any = super().start(runs, arms, device)
+        return replaced(state, latest=[0] * runs)
+
+
+@dataclass(frozen=True)
+class ProposesWithoutState(DiscountedUCB):
+    def propose(self, state: Any) -> Any:
+        return super().propose(state)[0]
+
+
 @dataclass
 class Thawed(DiscountedUCB.__base__):  # type: ignore[name-defined, misc]  # a frozen dataclass has no others below it
     rate: float = 0.1
@@ -134,6 +147,9 @@ class Thawed(DiscountedUCB.__base__):  # type: ignore[name-defined, misc]  # a f
         (DividesByZero(), r"means\(\) became NaN"),
         (AlwaysTheFirst(), "the only arm that pays in 0% of its later steps in NumPy; pass learns=False"),
         (Thawed(), "its settings can be changed"),
+        (KeepsAList(), "every field of a state must be an array .*, but latest is of type list"),
+        (ProposesWithoutState(), r"ProposesWithoutState: propose\(\) must return two things"),
+        (DiscountedUCB, r"^DiscountedUCB is a class; check an object of it: DiscountedUCB\(\)"),
     ],
 )
 def test_what_is_wrong_is_said(bandit: Bandit, sentence: str) -> None:

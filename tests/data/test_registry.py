@@ -58,3 +58,11 @@ def test_a_loader_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         load("thirds")
     with pytest.raises(SettingError, match="There is a data set called 'mnist' already"):
         DATASETS.register("mnist")(load_halves)
+
+
+def test_a_function_that_returns_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DATASETS._known, "nothing", lambda folder, report: None)
+    with pytest.raises(
+        SettingError, match=r"'nothing' must return a hotswap\.data\.Dataset, but it returned a NoneType"
+    ):
+        load("nothing")

@@ -42,4 +42,10 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, report: Rep
     """
     if name not in DATASETS:
         raise SettingError(f"load({name!r}): name must be one of {', '.join(sorted(DATASETS))}.")
-    return DATASETS[name](folder, report)
+    dataset = DATASETS[name](folder, report)
+    if not isinstance(dataset, Dataset):
+        raise SettingError(
+            f"The function of the data set {name!r} must return a hotswap.data.Dataset, but it returned a "
+            f"{type(dataset).__name__}."
+        )
+    return dataset

@@ -99,6 +99,8 @@ def test_refuses() -> None:
     theta = model.initial([0])
     with pytest.raises(SettingError, match="a slot cannot be called 'step'"):
         Elementwise(model, theta, adam_rule, ("step",), {})
+    with pytest.raises(SettingError, match=r"slots must be a tuple of names, such as \('mean',\)"):
+        Elementwise(model, theta, adam_rule, "mean", {})
     with pytest.raises(SettingError, match="no value 'lr'"):
         Elementwise(model, theta, adam_rule, (), {}, decay=[1.0])
     with pytest.raises(CheckpointError, match="it has no 'mean'"):

@@ -11,11 +11,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from hotswap.data import load_digits
 from hotswap.ensemble import TrainingData
+from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
-from hotswap.studies import ALGORITHMS, Family, NetworkSpec, RunSpec, StudySpec, plan
+from hotswap.studies import ALGORITHMS, Family, Look, NetworkSpec, RunSpec, StudySpec, plan
 from hotswap.studies.algorithms import family_from_dict
-from hotswap.studies.running.assemble import Assembled, Held, assemble
+from hotswap.studies.running.assemble import Assembled, Held, assemble, on_device
 
 EPOCHS = 3
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -139,3 +141,26 @@ def test_adam_is_torchs_adamw(held: Held, weight_decay: float) -> None:
     expected = ours.ensemble.update.model.flatten(network)  # type: ignore[attr-defined]  # a perceptron's
     assert ours.ensemble.update.theta[0].tolist() == pytest.approx(expected.tolist(), rel=1e-7, abs=1e-10)
     assert ours.ensemble.tally().means["mean_lr"] == pytest.approx([0.01 * 0.9**2])
+
+
+def test_an_algorithm_without_a_label_or_a_look_is_refused() -> None:
+    class Bare(Family):
+        def update(self, model: Any, theta: Any, runs: Any) -> Any: ...
+
+    with pytest.raises(SettingError, match="The algorithm 'bare' has no label and no look; Bare must say"):
+        ALGORITHMS.register("bare")(Bare)
+    assert "bare" not in ALGORITHMS
+
+
+def test_a_look_that_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"Look\(marker='star'\): marker must be one of circle, triangle"):
+        Look("#E69F00", marker="star")  # type: ignore[arg-type]
+
+
+def test_an_update_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ALGORITHMS["adadelta"], "update", lambda *_: None)
+    small = study("adadelta")
+    data = load_digits()
+    held = on_device(data, small, torch.device("cpu"), torch.float32)
+    with pytest.raises(SettingError, match=r"AdaDeltaFamily\.update\(\) must return a hotswap\.ensemble\.Update"):
+        assemble(small, plan(small)[0], held)

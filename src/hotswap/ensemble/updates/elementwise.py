@@ -58,6 +58,8 @@ class Elementwise(Update):
         rates = values.get("lr")
         self.varies = isinstance(rates, Sequence)
         super().__init__(model, theta, sums=("mean_lr",) if self.varies else ())
+        if isinstance(slots, str):  # which is a sequence of strings, too: one for each letter
+            raise SettingError(f"Elementwise(slots={slots!r}): slots must be a tuple of names, such as ({slots!r},).")
         for name in slots:
             if name in RESERVED:
                 raise SettingError(f"Elementwise: a slot cannot be called {name!r}; choose another name.")

@@ -15,10 +15,10 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from hotswap.errors import SettingError
-from hotswap.registry import Registry
+from hotswap.registry import LOAD_HINT, Registry
 from hotswap.studies.specification.settings import Check, Settings, build, word
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 
 __all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict"]
+
+Marker = Literal["circle", "triangle", "square", "diamond"]
+Dashes = Literal["solid", "dashed", "dotted"]
+MARKERS, DASHES = get_args(Marker), get_args(Dashes)
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,16 @@ class Look:
 
     colour: str
     dark: str = ""
-    marker: Literal["circle", "triangle", "square", "diamond"] = "circle"
+    marker: Marker = "circle"
     size: float = 7.5
     filled: bool = True
-    dashes: Literal["solid", "dashed", "dotted"] = "solid"
+    dashes: Dashes = "solid"
     layer: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (("marker", self.marker, MARKERS), ("dashes", self.dashes, DASHES)):
+            if value not in choices:
+                raise SettingError(f"Look({name}={value!r}): {name} must be one of {', '.join(choices)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +141,12 @@ class Algorithms(Registry[type[Family]]):
         keep = super().register(name)
 
         def named(kind: type[Family]) -> type[Family]:
+            missing = [attribute for attribute in ("label", "look") if not hasattr(kind, attribute)]
+            if missing:
+                raise SettingError(
+                    f"The algorithm {name!r} has no {' and no '.join(missing)}; {kind.__name__} must say what it is "
+                    'called and how it is drawn, such as label = "Lion" and look = Look("#E69F00").'
+                )
             kind.algorithm = name
             return keep(kind)
 
@@ -147,8 +162,6 @@ def family_from_dict(stored: object, owner: str) -> Family:
     table = dict(stored) if isinstance(stored, Mapping) else {}
     algorithm = table.pop("algorithm", None)
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise SettingError(
-            f"{owner} algorithm is {algorithm!r}; it must be one of {', '.join(ALGORITHMS)}. If a file of your own "
-            "registers it, load that file first: hotswap --load FILE ..."
-        )
+        hint = f" {LOAD_HINT}" if isinstance(algorithm, str) else ""
+        raise SettingError(f"{owner} algorithm is {algorithm!r}; it must be one of {', '.join(ALGORITHMS)}.{hint}")
     return build(ALGORITHMS[algorithm], table, owner)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from hotswap.data import Dataset
-from hotswap.ensemble import Ensemble, TrainingData
+from hotswap.ensemble import Ensemble, TrainingData, Update
 from hotswap.errors import SettingError
 from hotswap.studies.specification.plan import Unit
 from hotswap.studies.specification.study import RunSpec, StudySpec
@@ -64,4 +64,9 @@ def assemble(study: StudySpec, unit: Unit, held: Held) -> Assembled:
     images = held.tensors.train_x
     theta = model.initial([run.seed for run in runs]).to(images.device, images.dtype)
     update = family.update(model, theta, runs)
+    if not isinstance(update, Update):
+        raise SettingError(
+            f"{type(family).__name__}.update() must return a hotswap.ensemble.Update, such as Elementwise(...), but it "
+            f"returned a {type(update).__name__}."
+        )
     return Assembled(Ensemble(update, held.tensors, unit.batch_size, study.data_seed), runs)

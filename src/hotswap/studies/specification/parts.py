@@ -23,7 +23,8 @@ def part_of(registry: Registry[type[Part]], kind: type[Any]) -> Rule:
     """An object of the kind: given as it is, by its name in the registry, or as a table with its name and settings."""
 
     def words() -> str:
-        return f"the name of a {registry.kind} ({', '.join(registry)}), or a table with its name and settings"
+        names = f"{', '.join(registry)}, or what a file of yours registers: hotswap --load FILE.py"
+        return f"the name of a {registry.kind} ({names}), or a table with its name and settings"
 
     def read(value: object) -> object:
         if isinstance(value, kind):

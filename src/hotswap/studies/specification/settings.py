@@ -21,6 +21,7 @@ from reprlib import repr as shortened
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hotswap.errors import SettingError
+from hotswap.registry import Registry
 
 __all__ = [
     "COUNT",
@@ -120,7 +121,8 @@ def one_of(choices: Collection[str]) -> Rule:
             raise ValueError
         return value
 
-    return Rule(lambda: "one of " + ", ".join(choices), read)
+    yours = ", or one that a file of yours registers (hotswap --load FILE.py)" if isinstance(choices, Registry) else ""
+    return Rule(lambda: "one of " + ", ".join(choices) + yours, read)
 
 
 def text() -> Rule:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
+from hotswap.registry import LOAD_HINT
 from hotswap.studies.algorithms import ALGORITHMS, Family
 from hotswap.studies.networks import NETWORKS, NetworkSpec, network_from_dict
 from hotswap.studies.specification.settings import FieldError, Settings, build, unknown
@@ -41,7 +42,7 @@ def load_study(path: str | os.PathLike[str]) -> StudySpec:
         elif key in KEYS:
             settings[key] = value
         elif isinstance(value, dict):
-            raise SettingError(f"{file}: {unknown('table', key, ('network', *ALGORITHMS))}")
+            raise SettingError(f"{file}: {unknown('table', key, ('network', *ALGORITHMS))} {LOAD_HINT}")
         else:
             raise SettingError(f"{file}: {unknown('key', key, KEYS)}")
     network = network_from_dict(tables.pop("network", {}), f"{file}: [network]")
