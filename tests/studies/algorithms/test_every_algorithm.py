@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hotswap.ensemble import TrainingData
+from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
-from hotswap.studies import ALGORITHMS, Family, NetworkSpec, RunSpec, StudySpec, plan
+from hotswap.studies import ALGORITHMS, AdaDeltaFamily, Family, NetworkSpec, RunSpec, StudySpec, plan, several
 from hotswap.studies.algorithms import family_from_dict
 from hotswap.studies.running.assemble import Assembled, Held, assemble
+from hotswap.studies.specification.settings import COUNT, one_of
 
 EPOCHS = 3
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -139,3 +141,25 @@ def test_adam_is_torchs_adamw(held: Held, weight_decay: float) -> None:
     expected = ours.ensemble.update.model.flatten(network)  # type: ignore[attr-defined]  # a perceptron's
     assert ours.ensemble.update.theta[0].tolist() == pytest.approx(expected.tolist(), rel=1e-7, abs=1e-10)
     assert ours.ensemble.tally().means["mean_lr"] == pytest.approx([0.01 * 0.9**2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Varied(AdaDeltaFamily):
+    count: tuple[int, ...] = several(COUNT, (1, 2), help="a whole number", short="n")
+    kind: tuple[str, ...] = several(one_of(("a", "b")), help="no number", short="k")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(AdaDeltaFamily):
+    count: tuple[int, ...] = several(COUNT, (1, 2), help="a whole number", short="n")
+
+
+def test_whole_numbers_that_vary_stay_whole_whatever_the_family_is_called() -> None:
+    spec = replace(study("adadelta"), families=(Counted(name="counted"),), seeds=(0,))
+    assert [run.id for run in spec.runs()] == ["counted-b16-count1-s0", "counted-b16-count2-s0"]
+    assert [type(run.settings["count"]) for run in spec.runs()] == [int, int]
+
+
+def test_only_numbers_vary_between_runs() -> None:
+    with pytest.raises(SettingError, match=r"kind\[0\] is 'a', but only numbers can vary between the runs of a family"):
+        Varied(kind=("a", "b"))

@@ -81,6 +81,18 @@ class Family(Settings, ABC):
         if self.name != self.algorithm and self.name in ALGORITHMS:
             raise check.error("name", f"is {self.name!r}, which is another algorithm; choose another name.")
         super().__post_init__()
+        self._check_what_varies(check)
+
+    def _check_what_varies(self, check: Check) -> None:
+        """Tables and ids of runs hold numbers."""
+        for name in self.varied():
+            for i, value in enumerate(getattr(self, name)):
+                if isinstance(value, bool) or not isinstance(value, (int, float)):
+                    raise check.error(
+                        f"{name}[{i}]",
+                        f"is {value!r}, but only numbers can vary between the runs of a family; make it a setting with "
+                        "one value, and give the study a family under a name of its own for each.",
+                    )
 
     @classmethod
     def varied(cls) -> dict[str, str]:
