@@ -17,7 +17,7 @@ from hotswap.errors import StudyError
 from hotswap.studies import plan
 from hotswap.studies.exchange.merge import export
 from hotswap.studies.running import timing
-from hotswap.studies.running.assemble import build
+from hotswap.studies.running.assemble import assemble
 from hotswap.studies.running.timing import time_minibatches
 from hotswap.studies.running.train import RunOptions, milestones, run_study, set_up
 from hotswap.studies.storage.store import Store
@@ -47,7 +47,7 @@ def test_short_epochs_are_timed_again_and_again_from_the_same_weights(
 ) -> None:
     study = SMALL.select(algorithms=[algorithm], seeds=1)
     held = set_up(study, load_digits(), RunOptions())
-    ensemble, once = (build(study, plan(study)[0], held).ensemble for _ in range(2))
+    ensemble, once = (assemble(study, plan(study)[0], held).ensemble for _ in range(2))
     for epoch in range(2):
         ensemble.train_epoch(epoch)
         once.train_epoch(epoch)
