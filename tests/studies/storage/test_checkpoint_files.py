@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from hotswap.ensemble.snapshots import load_latest, save
 
+from hotswap.ensemble.snapshots import load_latest, save
 from hotswap.studies.storage.checkpoint_files import checkpoint_folder, latest_checkpoint
 
 

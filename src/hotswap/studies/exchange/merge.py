@@ -28,8 +28,7 @@ from hotswap.files import replacing, write_text
 from hotswap.studies.exchange.exported import FORMAT, Exported, read_exports
 from hotswap.studies.exchange.single_runs import SINGLES, Extras, digest, tables_in
 from hotswap.studies.exchange.table_files import is_folder, table_paths, write_table
-from hotswap.studies.specification.study import RunSpec
-from hotswap.studies.storage.ledger import FINGERPRINT_VERSION
+from hotswap.studies.specification.study import FINGERPRINT_VERSION, RunSpec
 from hotswap.studies.storage.rows import METRIC_COLUMNS, ArmCount, MetricRow, setting_columns
 from hotswap.studies.storage.store import LEDGER, Store
 

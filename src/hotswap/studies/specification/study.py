@@ -29,7 +29,8 @@ from hotswap.studies.specification.settings import (
 __all__ = ["FINGERPRINT_VERSION", "RunSpec", "StudySpec"]
 
 FINGERPRINT_VERSION = 1
-"""How fingerprints are computed; a setting that is added with a default is no other way."""
+"""The rule by which fingerprints are computed; files that do not name one were written by number 1. A setting that is
+added with a default does not change the rule."""
 
 SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
 

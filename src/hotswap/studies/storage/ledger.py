@@ -11,13 +11,10 @@ from pathlib import Path
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing
-from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.specification.study import FINGERPRINT_VERSION, StudySpec
 from hotswap.studies.storage.upgrades import RUNS, SCHEMA, upgrade
 
-__all__ = ["FINGERPRINT_VERSION", "PATIENCE", "check_fingerprint_version", "connect", "create_ledger", "explained"]
-
-FINGERPRINT_VERSION = 1
-"""The rule by which the fingerprints of studies are computed; files that do not name one were written by number 1."""
+__all__ = ["PATIENCE", "check_fingerprint_version", "connect", "create_ledger", "explained"]
 
 _MARK = 0x48535750  # "HSWP" in the file's header: a ledger, not just any SQLite file
 PATIENCE = 30.0  # seconds to wait for another process's transaction; each takes milliseconds
