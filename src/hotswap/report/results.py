@@ -145,10 +145,10 @@ def _from_store(folder: Path) -> Results:
     stored: list[Any] = []
     metrics, arms, units = _empty(COMMON_COLUMNS), _empty(ARM_COLUMNS), {}
     try:
-        with Store.open(folder) as store, store.transaction() as sql:
-            # As they were stored: `Store.specs` refuses all of them if one names an algorithm that is not registered.
-            stored = [json.loads(text) for (text,) in sql.execute("SELECT spec FROM specs ORDER BY asked")]
-            metrics, arms, units = store.metrics(), store.arms(), store.provenance()
+        with Store.open(folder) as store, store.transaction():
+            # As they were stored: what they name may not be registered here.
+            stored, metrics = list(store.stored_specs()), store.metrics_as_stored()
+            arms, units = store.arms(), store.provenance()
     except (HotSwapError, ValueError) as error:
         missing.append(str(error))
     for name in ("timing", "curves"):
@@ -291,7 +291,11 @@ def _specs(stored: object, place: Path, missing: list[str]) -> tuple[StudySpec, 
         tables = [_known_families(table) for table in stored]  # type: ignore[attr-defined]
         return tuple(StudySpec.from_dict(table) for table in tables if table.get("families") != [])
     except (HotSwapError, AttributeError, TypeError, ValueError, KeyError) as error:
-        missing.append(f"{place} does not say which study this is ({' '.join(str(error).split())}).")
+        why = " ".join(str(error).split()).rstrip(".")
+        missing.append(
+            f"{place} does not say which study this is ({why}); if it uses something of your own, "
+            "`hotswap --load FILE report ...` loads the file that registers it."
+        )
         return ()
 
 

@@ -529,3 +529,12 @@ def test_what_is_known_of_a_command_does_not_say_where_folders_are(tmp_path: Pat
         store.add_provenance("unit", {"command": typed})
         store.add_provenance("unit", {"command": kept})  # as an import of an export would
         assert store.provenance() == {"unit": [{"command": kept}]}
+
+
+def test_a_study_that_names_what_is_not_registered_says_what_to_load(tmp_path: Path) -> None:
+    with Store.create(tmp_path, study(), precision="fp32") as store:
+        store._sql.execute("UPDATE specs SET spec = replace(spec, '\"sgd\"', '\"mine\"')")
+        with pytest.raises(StudyError, match=r"algorithm is 'mine'.*load the file that registers it: `hotswap --load"):
+            store.specs()
+        assert store.summary().name == study().name  # where it stands can be told all the same
+        assert "lr" in store.metrics_as_stored()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.stored import stored_study
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.checkpoint_files import checkpoint_folder, latest_checkpoint
 from hotswap.studies.storage.claims import check_free, hold, is_trained, trainer
@@ -74,8 +75,10 @@ class Store:
 
         Raises:
             StudyError: The folder holds another study, or this one computed otherwise.
+            SettingError: Two columns of the study's tables would have the same name.
         """
         folder = Path(folder)
+        metric_columns([study])  # before there is a folder that holds a study which cannot be
         with explained(folder):
             lock = acquire(folder / "units" / ".create.lock", PATIENCE)
             if lock is None:
@@ -144,9 +147,11 @@ class Store:
 
     def specs(self) -> list[StudySpec]:
         """Return the study in each extent in which it was asked for, the last one last."""
-        return [
-            StudySpec.from_dict(json.loads(text)) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")
-        ]
+        return [stored_study(table, self.folder) for table in self.stored_specs()]
+
+    def stored_specs(self) -> list[dict[str, Any]]:
+        """The same as they were stored, whether or not what they name is registered here."""
+        return [json.loads(text) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")]
 
     @property
     def epochs(self) -> int:
@@ -298,7 +303,7 @@ class Store:
             )
         ]
         timed = tuple(replace(unit, seconds_left=seconds_left(unit, units)) for unit in units)
-        return Summary(self.study.name, self.precision, timed)
+        return Summary(str(self.stored_specs()[-1]["name"]), self.precision, timed)
 
     def _unit_summary(
         self, name: str, algorithm: str, batch_size: int, finished: int, epoch: int, seconds: float, diverged: int
@@ -318,6 +323,11 @@ class Store:
         """Return one row a run and recorded epoch, columns as in `metric_columns`, sorted by run and epoch."""
         with explained(self.folder):
             return read_metrics(self._sql, self.specs())
+
+    def metrics_as_stored(self) -> pd.DataFrame:
+        """Return the same with columns for what was stored, whether or not its algorithms are registered here."""
+        with explained(self.folder):
+            return read_metrics(self._sql, None)
 
     def arms(self) -> pd.DataFrame:
         """Return how often each run took each arm in each recorded epoch, columns as in `ARM_COLUMNS`, sorted."""
