@@ -135,21 +135,7 @@ class Family(Settings, ABC):
         return {"algorithm": self.algorithm, **named, **self.stored()}
 
 
-class Algorithms(Registry[type[Family]]):
-    """The algorithms that a study can train, by name."""
-
-    def register(self, name: str) -> Any:
-        """See `Registry.register`; the class learns its name."""
-        keep = super().register(name)
-
-        def named(kind: type[Family]) -> type[Family]:
-            kind.algorithm = name
-            return keep(kind)
-
-        return named
-
-
-ALGORITHMS = Algorithms("algorithm")
+ALGORITHMS: Registry[type[Family]] = Registry("algorithm", attribute="algorithm")
 """Every algorithm that a study can train."""
 
 

@@ -59,21 +59,7 @@ class Network(Settings, ABC):
         return named | self.decisive()
 
 
-class Networks(Registry[type[Network]]):
-    """The networks that a study can train, by name."""
-
-    def register(self, name: str) -> Any:
-        """See `Registry.register`; the class learns its name."""
-        keep = super().register(name)
-
-        def named(kind: type[Network]) -> type[Network]:
-            kind.network = name
-            return keep(kind)
-
-        return named
-
-
-NETWORKS = Networks("network")
+NETWORKS: Registry[type[Network]] = Registry("network", attribute="network")
 """Every network that a study can train."""
 
 
