@@ -46,7 +46,7 @@ class Results:
     units: Mapping[str, Any] = field(default_factory=dict)
     """What finished each unit: versions, device, precision, command, duration, date."""
     missing: tuple[str, ...] = ()
-    """Sentences."""
+    """What could not be read or is not there, one sentence each."""
 
     def with_runs_of(self, other: Results) -> Results:
         """These results, but runs that `other` has trained too are its: do verdicts hang on how a part was computed?"""

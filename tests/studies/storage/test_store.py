@@ -21,7 +21,7 @@ import pytest
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
 from hotswap.studies import DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
-from hotswap.studies.storage import claims
+from hotswap.studies.storage import unit_locks
 from hotswap.studies.storage.rows import METRIC_COLUMNS, MetricRow
 from hotswap.studies.storage.store import Store
 from tests.children import PATIENCE, child
@@ -390,7 +390,7 @@ def test_units_of_two_plans_do_not_train_the_same_run(tmp_path: Path) -> None:
 def test_a_look_at_the_state_takes_no_unit_from_anyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl  # noqa: PLC0415 (not on every system)
 
-    monkeypatch.setattr(claims, "_GLANCE", PATIENCE)  # on a busy machine a look may take its time
+    monkeypatch.setattr(unit_locks, "_GLANCE", PATIENCE)  # on a busy machine a look may take its time
     unit = units(study())["ducb-b10"]
     with Store.create(tmp_path, study(), precision="fp32") as store:
         with store.unit_lock(unit):

@@ -25,7 +25,7 @@ __all__ = ["DucbFamily", "HotSwapFamily"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HotSwapped(Family):
+class HotSwappingFamily(Family):
     """What all hot swapping shares: a grid of rates, and who chooses among them.
 
     Attributes:
@@ -62,15 +62,15 @@ class HotSwapped(Family):
 
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
         """See `Family.update`."""
-        from hotswap.ensemble import HotSwapped as Update_  # noqa: PLC0415  # needs torch, reading a study does not
+        from hotswap.ensemble import HotSwapped  # noqa: PLC0415  # needs torch, reading a study does not
 
         bandit, search, reward = self.swapping()
-        return Update_(model, theta, self.rates, bandit, search, reward, seeds=[run.seed for run in runs])
+        return HotSwapped(model, theta, self.rates, bandit, search, reward, seeds=[run.seed for run in runs])
 
 
 @ALGORITHMS.register("ducb")
 @dataclass(frozen=True, kw_only=True)
-class DucbFamily(HotSwapped):
+class DucbFamily(HotSwappingFamily):
     """The paper's hot swapping: a discounted UCB bandit proposes a rate, a line search protects the step.
 
     Attributes:
@@ -94,14 +94,14 @@ class DucbFamily(HotSwapped):
     look: ClassVar[Look] = Look("#0072B2", "#56b4e9", layer=2)
 
     def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """See `HotSwapped.swapping`."""
+        """See `HotSwappingFamily.swapping`."""
         search = {"backtracking": Backtracking, "first_decrease": FirstDecrease}[self.search]
         return DiscountedUCB(self.discount, self.exploration), search(headroom=self.headroom), LogReduction()
 
 
 @ALGORITHMS.register("hotswap")
 @dataclass(frozen=True, kw_only=True)
-class HotSwapFamily(HotSwapped):
+class HotSwapFamily(HotSwappingFamily):
     """Hot swapping with any bandit, search and reward: each by its name, or as a table of its name and settings.
 
     Attributes:
@@ -123,5 +123,5 @@ class HotSwapFamily(HotSwapped):
     look: ClassVar[Look] = Look("#009E73", "#4cc9a0", marker="diamond", layer=2)
 
     def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """See `HotSwapped.swapping`."""
+        """See `HotSwappingFamily.swapping`."""
         return self.bandit, self.search, self.reward

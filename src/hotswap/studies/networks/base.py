@@ -26,7 +26,7 @@ Shape = tuple[int, int, int]
 """Of an image: channels, height, width."""
 
 PLAIN = "perceptron"
-"""The network that stored studies do not name: there was no other at first."""
+"""The network of a stored study that names none: in the first version there was no other."""
 
 
 @dataclass(frozen=True, kw_only=True)

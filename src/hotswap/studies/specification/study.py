@@ -303,5 +303,5 @@ def _at_most(name: str, asked: int | None, present: int) -> int:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """In a sentence."""
+    """The values as they are listed in a sentence, separated by commas."""
     return ", ".join(str(value) for value in values)

@@ -23,13 +23,13 @@ from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.stored import stored_study
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.checkpoint_files import checkpoint_folder, latest_checkpoint
-from hotswap.studies.storage.claims import check_free, hold, is_trained, trainer
 from hotswap.studies.storage.command import without_folders
 from hotswap.studies.storage.frames import read_arms, read_metrics
 from hotswap.studies.storage.ledger import PATIENCE, connect, create_ledger, explained
 from hotswap.studies.storage.locks import acquire, release
 from hotswap.studies.storage.rows import ArmCount, MetricRow, metric_columns, numbers_to_json
 from hotswap.studies.storage.summary import Summary, UnitSummary, seconds_left
+from hotswap.studies.storage.unit_locks import check_free, hold, is_trained, trainer
 
 if TYPE_CHECKING:
     import pandas as pd
