@@ -67,3 +67,18 @@ def test_a_class_that_is_defined_again_takes_its_own_place() -> None:
 def test_names_are_plain_words(name: str) -> None:
     with pytest.raises(SettingError, match="use lower-case letters, digits and underscores"):
         Registry("thing").register(name)
+
+
+def test_things_that_know_their_name_have_one() -> None:
+    things: Registry[type] = Registry("algorithm", attribute="called")
+
+    @things.register("one")
+    class One:
+        called: str
+
+    assert One.called == "one"
+    with pytest.raises(SettingError, match="One is registered as 'one' already; make a subclass of it"):
+        things.register("two")(One)
+    assert (One.called, list(things)) == ("one", ["one"])
+    with pytest.raises(SettingError, match="There is an algorithm called 'one' already"):
+        things.register("one")(int)

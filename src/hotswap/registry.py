@@ -23,11 +23,14 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A mapping from names to things of one kind, which grows by `register`."""
+    """A mapping from names to things of one kind, which grows by `register`.
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        """What these things are, in the singular, for sentences: "data set"."""
+    kind: what these things are, in the singular, for sentences: "data set".
+    attribute: the attribute by which each thing knows its own name, if it does.
+    """
+
+    def __init__(self, kind: str, attribute: str | None = None) -> None:
+        self.kind, self.attribute = kind, attribute
         self._known: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -39,14 +42,22 @@ class Registry(Mapping[str, T], Generic[T]):
         plain = isinstance(name, str) and name.isascii() and name.replace("_", "").isalnum() and name == name.lower()
         if not plain:
             raise SettingError(
-                f"A {self.kind} cannot be called {name!r}; use lower-case letters, digits and underscores."
+                f"{self._a_kind.capitalize()} cannot be called {name!r}; use lower-case letters, digits and "
+                "underscores."
             )
 
         def keep(thing: T) -> T:
+            if (other := self.name_of(thing)) not in (None, name) and self.attribute is not None:
+                raise SettingError(
+                    f"{getattr(thing, '__name__', thing)} is registered as {other!r} already; make a subclass of it "
+                    "for another name."
+                )
             known = self._known.setdefault(name, thing)
             if known is not thing and not _defined_again(known, thing):
-                raise SettingError(f"There is a {self.kind} called {name!r} already; choose another name.")
+                raise SettingError(f"There is {self._a_kind} called {name!r} already; choose another name.")
             self._known[name] = thing
+            if self.attribute is not None:
+                setattr(thing, self.attribute, name)
             return thing
 
         return keep
@@ -62,6 +73,10 @@ class Registry(Mapping[str, T], Generic[T]):
     def name_of(self, thing: T) -> str | None:
         """Under which name something is registered, if it is."""
         return next((name for name, known in self._known.items() if known is thing), None)
+
+    @property
+    def _a_kind(self) -> str:
+        return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
     def __getitem__(self, name: str) -> T:
         return self._known[name]

@@ -49,6 +49,7 @@ def check_bandit(bandit: Bandit, *, learns: bool = True) -> None:
         _check_independence(bandit, kind, device)
         _check_resuming(bandit, kind, device)
         _check_untried(bandit, kind, device)
+        _check_division(bandit, kind, device)
         _check_numbers(bandit, kind, device)
         if learns:
             _check_learning(bandit, kind, device)
@@ -231,6 +232,21 @@ def _check_untried(bandit: Bandit, kind: str, device: Device) -> None:
     first = bandit.observe(state, arm[:, :1], reward[:, :1])
     both = bandit.observe(state, arm, reward, _array([[True, False]] * RUNS, device))
     _say(_equal(first, both), bandit, f"observe() lets trials that did not happen change what others teach in {kind}.")
+
+
+def _check_division(bandit: Bandit, kind: str, device: Device) -> None:
+    """An optimizer shows all trials of a step at once, an ensemble those of one block after the other."""
+    _, state = _drive(bandit, _begin(bandit, device), _rewards(7), device)
+    arms = _array([[(run + trial) % ARMS for trial in range(3)] for run in range(RUNS)], device)
+    rewards = _array(_rewards(8, steps=1)[:, :3, 0], device)
+    at_once, divided = bandit.observe(state, arms, rewards), state
+    for trial in range(3):
+        divided = bandit.observe(divided, arms[:, trial : trial + 1], rewards[:, trial : trial + 1])
+    same = all(
+        np.allclose(_numpy(array), _numpy(arrays_of(divided)[name]), rtol=1e-9, atol=1e-12, equal_nan=True)
+        for name, array in arrays_of(at_once).items()
+    )
+    _say(same, bandit, f"observe() learns something else from three trials one by one than from all at once in {kind}.")
 
 
 def _check_numbers(bandit: Bandit, kind: str, device: Device) -> None:

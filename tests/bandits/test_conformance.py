@@ -75,6 +75,16 @@ class CountsWhatDidNotHappen(DiscountedUCB):
 
 
 @dataclass(frozen=True)
+class CountsSteps(DiscountedUCB):
+    """One more for every call in which something was tried, as if that were a step."""
+
+    def observe(self, state: Any, arm: Array, reward: Array, tried: Array | None = None) -> Any:
+        ones = [[True] * len(row) for row in arm] if tried is None else tried
+        stepped = state.step + np.any(np.asarray(ones), axis=1)
+        return replaced(super().observe(state, arm, reward, tried), step=stepped)
+
+
+@dataclass(frozen=True)
 class ProposesNoArm(DiscountedUCB):
     def propose(self, state: Any) -> tuple[Array, Any]:
         arm, after = super().propose(state)
@@ -142,6 +152,7 @@ class Thawed(DiscountedUCB.__base__):  # type: ignore[name-defined, misc]  # a f
         (LearnsFromTheOthers(), "a run depends on those beside it"),
         (GeneratorOutside(), "from the same state in NumPy; all that it depends on, random numbers too"),
         (CountsWhatDidNotHappen(), r"learns from trials that did not happen \(tried=False\)"),
+        (CountsSteps(), "learns something else from three trials one by one than from all at once in NumPy"),
         (ProposesNoArm(), r"gave the arms \[.*\], but they are numbered 0 to"),
         (ChangesTypes(), "types of its state change in NumPy"),
         (DividesByZero(), r"means\(\) became NaN"),

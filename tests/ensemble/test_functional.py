@@ -230,6 +230,24 @@ def test_memory_of_an_evaluation_counts_what_every_layer_returns() -> None:
     assert model.sample_bytes(theta, data().train_x) == 3 * 8 * (2 * 6 * 5 + first + second + last)
 
 
+class Looking(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(30, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.layer(x.flatten(1))
+        return scores if float(scores.sum()) > 0 else 2 * scores
+
+
+def test_a_network_that_looks_at_its_numbers_is_refused_in_a_sentence() -> None:
+    model = FunctionalModel(lambda seed: Looking())
+    theta = model.initial(SEEDS).to(D)
+    held = data()
+    with pytest.raises(UnsupportedError, match="looks at the numbers that it computes"):
+        model.gradient(theta, held.train_x[:, :1], held.train_y)
+
+
 @pytest.mark.gpu
 def test_cuda_graphs_of_a_convolution_do_what_the_cpu_does() -> None:
     results = []

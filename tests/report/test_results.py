@@ -187,3 +187,14 @@ def test_runs_of_another_precision_take_the_place_of_ours() -> None:
         ours.with_runs_of(results([row("adadelta")]))
     with pytest.raises(StudyError, match="end at epoch 200, these at 500"):
         ours.with_runs_of(results([row("ducb", epoch=200)]))
+
+
+def test_a_folder_whose_network_is_not_registered(study: Path, tmp_path: Path) -> None:
+    """Measurements do not need the network: they are shown, and a sentence says what to load."""
+    shutil.copytree(study, tmp_path / "study")
+    with closing(sqlite3.connect(tmp_path / "study" / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute('UPDATE specs SET spec = replace(spec, \'"network": {\', \'"network": {"name": "mine", \')')
+    found = load_results(tmp_path / "study")
+    pd.testing.assert_frame_equal(found.metrics, load_results(study).metrics)
+    assert any("there is no network 'mine'" in said and "hotswap --load FILE" in said for said in found.missing)
+    write_report(found, tmp_path / "report")

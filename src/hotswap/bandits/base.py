@@ -106,7 +106,8 @@ class Bandit(ABC):
         """The state after trials of `arm` `(R, T)` earned `reward` `(R, T)` (Algorithm 3, GrantReward).
 
         `tried` `(R, T)` marks the entries that happened; without it, all of them did. Lists of lists will do where the
-        state is in NumPy. As written here, the fields `rewards` and `counts` grow and all others stay.
+        state is in NumPy. The trials of one step come in one call or in several, in order: what is learned must not
+        depend on that. As written here, the fields `rewards` and `counts` grow and all others stay.
         """
         ones = [[1.0] * len(row) for row in arm] if isinstance(arm, list) else namespace(reward).ones_like(reward)
         return replaced(

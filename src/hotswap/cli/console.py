@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Something on the side."""
+    """Print a remark, dimmed: it is not what the command was asked for."""
     out.print(plain(text), style="dim", soft_wrap=True, highlight=False)
 
 

@@ -5,7 +5,7 @@ from hotswap.ensemble.functional import FunctionalModel
 from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
 from hotswap.ensemble.precision import allow_tf32
-from hotswap.ensemble.updates import Elementwise, HotSwapped, Rule, Sgd, Update
+from hotswap.ensemble.updates import Elementwise, HotSwapped, Sgd, Update, UpdateRule
 
 __all__ = [
     "Elementwise",
@@ -16,9 +16,9 @@ __all__ = [
     "Measured",
     "Mlp",
     "Model",
-    "Rule",
     "Sgd",
     "TrainingData",
     "Update",
+    "UpdateRule",
     "allow_tf32",
 ]

@@ -153,6 +153,11 @@ def _for_all(one: Callable[[Tensor, Buffers], Any], theta: Tensor, buffers: Buff
     except RuntimeError as error:
         if "randomness" in str(error):  # vmap refuses every operation that draws
             raise UnsupportedError(_RANDOM.format("The network")) from None
+        if "vmap: It looks like you're" in str(error):  # how it refuses `.item()` and an `if` on what a tensor holds
+            raise UnsupportedError(
+                "The network looks at the numbers that it computes, by .item(), float() or an `if`, which cannot be "
+                "vectorised over runs; use torch.where instead."
+            ) from error
         raise
 
 

@@ -66,7 +66,7 @@ def judge(results: Results) -> list[Claim]:
 
 
 def _between(good: int, of: int) -> Verdict:
-    """All, some or none."""
+    """The verdict where `good` of so many comparisons hold: all of them, some or none."""
     if good == of:
         return YES
     return PARTLY if good else NO

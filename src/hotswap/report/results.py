@@ -46,7 +46,7 @@ class Results:
     units: Mapping[str, Any] = field(default_factory=dict)
     """What finished each unit: versions, device, precision, command, duration, date."""
     missing: tuple[str, ...] = ()
-    """Sentences."""
+    """What could not be read or is not there, one sentence each."""
 
     def with_runs_of(self, other: Results) -> Results:
         """These results, but runs that `other` has trained too are its: do verdicts hang on how a part was computed?"""
@@ -290,7 +290,11 @@ def _specs(stored: object, place: Path, missing: list[str]) -> tuple[StudySpec, 
         tables = [_known_families(table) for table in stored]  # type: ignore[attr-defined]
         return tuple(StudySpec.from_dict(table) for table in tables if table.get("families") != [])
     except (HotSwapError, AttributeError, TypeError, ValueError, KeyError) as error:
-        missing.append(f"{place} does not say which study this is ({' '.join(str(error).split())}).")
+        why = " ".join(str(error).split()).rstrip(".")
+        missing.append(
+            f"{place} does not say which study this is ({why}); if it uses something of your own, "
+            "`hotswap --load FILE report ...` loads the file that registers it."
+        )
         return ()
 
 

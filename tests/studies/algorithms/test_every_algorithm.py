@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from hotswap.data import load_digits
 from hotswap.ensemble import TrainingData
 from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
-from hotswap.studies import ALGORITHMS, Family, Look, NetworkSpec, RunSpec, StudySpec, plan
+from hotswap.studies import ALGORITHMS, AdaDeltaFamily, Family, Look, NetworkSpec, RunSpec, StudySpec, plan, several
 from hotswap.studies.algorithms import family_from_dict
 from hotswap.studies.running.assemble import Assembled, Held, assemble, on_device
+from hotswap.studies.specification.settings import COUNT, one_of
 
 EPOCHS = 3
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -164,3 +165,25 @@ def test_an_update_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     held = on_device(data, small, torch.device("cpu"), torch.float32)
     with pytest.raises(SettingError, match=r"AdaDeltaFamily\.update\(\) must return a hotswap\.ensemble\.Update"):
         assemble(small, plan(small)[0], held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Varied(AdaDeltaFamily):
+    count: tuple[int, ...] = several(COUNT, (1, 2), help="a whole number", short="n")
+    kind: tuple[str, ...] = several(one_of(("a", "b")), help="no number", short="k")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(AdaDeltaFamily):
+    count: tuple[int, ...] = several(COUNT, (1, 2), help="a whole number", short="n")
+
+
+def test_whole_numbers_that_vary_stay_whole_whatever_the_family_is_called() -> None:
+    spec = replace(study("adadelta"), families=(Counted(name="counted"),), seeds=(0,))
+    assert [run.id for run in spec.runs()] == ["counted-b16-count1-s0", "counted-b16-count2-s0"]
+    assert [type(run.settings["count"]) for run in spec.runs()] == [int, int]
+
+
+def test_only_numbers_vary_between_runs() -> None:
+    with pytest.raises(SettingError, match=r"kind\[0\] is 'a', but only numbers can vary between the runs of a family"):
+        Varied(kind=("a", "b"))

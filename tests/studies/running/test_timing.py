@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from hotswap.cli import app
 from hotswap.data import load_digits
+from hotswap.ensemble import HotSwapped
 from hotswap.errors import StudyError
 from hotswap.studies import plan
 from hotswap.studies.exchange.merge import export
@@ -110,3 +113,27 @@ def test_missing_weights_are_said_to_be_missing(finished: Path, tmp_path: Path) 
         pytest.raises(StudyError, match="The weights of ducb-b128 after epoch 1 are not in"),
     ):
         list(time_minibatches(store, load_digits(), RunOptions()))
+
+
+class Counting(HotSwapped):
+    """Has a state without an axis for runs, as optimizers that count their steps do."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.number = torch.zeros((), dtype=torch.int64)
+
+    def step(self, run: Callable[[str], None], number: int) -> None:
+        super().step(run, number)
+        self.number += 1
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {**super().state(), "number": self.number}
+
+
+def test_what_all_runs_share_is_taken_up_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotswap.ensemble.HotSwapped", Counting)
+    monkeypatch.setattr(timing, "SECONDS", 0)
+    study = SMALL.select(algorithms=["ducb"], batch_sizes=SMALL.batch_sizes[:1], epochs=1)
+    with Store.create(tmp_path, study, precision="fp32") as store:
+        run_study(store, study, load_digits(), RunOptions(), Quiet())
+        assert [row.epoch for row in time_minibatches(store, load_digits(), RunOptions())] == [1]

@@ -323,16 +323,6 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Path, tmp_path: Path) -> Non
     assert_same(tmp_path, whole)
 
 
-def test_a_checkpoint_of_another_version_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr("hotswap.ensemble.snapshots.FORMAT", 1)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path, listener=Quiet(stop_at=5))
-    again = run(tmp_path)
-    assert "epoch-000004.safetensors cannot be used (another version of hotswap wrote it)" in again.said[0]
-    assert ("adadelta-b64", 0) in again.began
-
-
 def test_the_first_checkpoint_comes_after_the_first_recorded_epoch(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, options=RunOptions(), listener=Quiet(stop_at=1))

@@ -164,6 +164,10 @@ WRONG = {
         TOP + '[network]\nname = "resnet"\n' + SGD,
         "[network]: there is no network 'resnet'; there are perceptron, convolutional.",
     ),
+    "a bandit's name is no text": (
+        TOP + "[hotswap]\nbandit = { name = [1] }\n",
+        "[hotswap] bandit is {'name': [1]}; it must be the name of a bandit (discounted_ucb",
+    ),
     "unknown bandit": (
         TOP + '[hotswap]\nbandit = "ucb"\n',
         "[hotswap] bandit is 'ucb'; it must be the name of a bandit (discounted_ucb",

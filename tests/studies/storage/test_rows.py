@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from hotswap.errors import SettingError
-from hotswap.studies import PAPER
+from hotswap.studies import PAPER, AdaDeltaFamily, several
+from hotswap.studies.specification.settings import POSITIVE
 from hotswap.studies.storage.frames import read_metrics
 from hotswap.studies.storage.rows import METRIC_COLUMNS, metric_columns, numbers_from_json, numbers_to_json
 from hotswap.studies.storage.store import Store
@@ -72,3 +74,14 @@ def test_numbers_survive_json_that_anyone_can_read() -> None:
     }
     np.testing.assert_array_equal(list(numbers_from_json(text).values()), list(numbers.values()))
     assert numbers_from_json(None) == {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clashing(AdaDeltaFamily):
+    epoch: tuple[float, ...] = several(POSITIVE, (1.0, 2.0), help="a name that is taken", short="e")
+
+
+def test_a_study_whose_columns_clash_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="has a setting named 'epoch', but another column"):
+        Store.create(tmp_path / "study", study(families=(Clashing(name="clashing"),)), precision="fp32")
+    assert not (tmp_path / "study").exists()

@@ -21,7 +21,7 @@ import pytest
 
 from hotswap.errors import SettingError, StudyError, UnitTaken
 from hotswap.studies import DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
-from hotswap.studies.storage import claims
+from hotswap.studies.storage import unit_locks
 from hotswap.studies.storage.rows import METRIC_COLUMNS, MetricRow
 from hotswap.studies.storage.store import Store
 from tests.children import PATIENCE, child
@@ -390,7 +390,7 @@ def test_units_of_two_plans_do_not_train_the_same_run(tmp_path: Path) -> None:
 def test_a_look_at_the_state_takes_no_unit_from_anyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl  # noqa: PLC0415 (not on every system)
 
-    monkeypatch.setattr(claims, "_GLANCE", PATIENCE)  # on a busy machine a look may take its time
+    monkeypatch.setattr(unit_locks, "_GLANCE", PATIENCE)  # on a busy machine a look may take its time
     unit = units(study())["ducb-b10"]
     with Store.create(tmp_path, study(), precision="fp32") as store:
         with store.unit_lock(unit):
@@ -529,3 +529,12 @@ def test_what_is_known_of_a_command_does_not_say_where_folders_are(tmp_path: Pat
         store.add_provenance("unit", {"command": typed})
         store.add_provenance("unit", {"command": kept})  # as an import of an export would
         assert store.provenance() == {"unit": [{"command": kept}]}
+
+
+def test_a_study_that_names_what_is_not_registered_says_what_to_load(tmp_path: Path) -> None:
+    with Store.create(tmp_path, study(), precision="fp32") as store:
+        store._sql.execute("UPDATE specs SET spec = replace(spec, '\"sgd\"', '\"mine\"')")
+        with pytest.raises(StudyError, match=r"algorithm is 'mine'.*load the file that registers it: `hotswap --load"):
+            store.specs()
+        assert store.summary().name == study().name  # where it stands can be told all the same
+        assert "lr" in store.metrics()

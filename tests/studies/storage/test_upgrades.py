@@ -15,9 +15,9 @@ import pytest
 from hotswap.errors import StudyError
 from hotswap.studies import load_study
 from hotswap.studies.storage import ledger as ledgers
-from hotswap.studies.storage.claims import hold
 from hotswap.studies.storage.rows import METRIC_COLUMNS
 from hotswap.studies.storage.store import LEDGER, Store
+from hotswap.studies.storage.unit_locks import hold
 from hotswap.studies.storage.upgrades import SCHEMA
 from tests.children import PATIENCE, child
 

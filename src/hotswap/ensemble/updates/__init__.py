@@ -1,8 +1,8 @@
 """What trains the runs of an ensemble: one kind of update a file."""
 
 from hotswap.ensemble.updates.base import Tally, Update
-from hotswap.ensemble.updates.elementwise import Elementwise, Rule
+from hotswap.ensemble.updates.elementwise import Elementwise, UpdateRule
 from hotswap.ensemble.updates.hot_swapped import HotSwapped
 from hotswap.ensemble.updates.sgd import Sgd
 
-__all__ = ["Elementwise", "HotSwapped", "Rule", "Sgd", "Tally", "Update"]
+__all__ = ["Elementwise", "HotSwapped", "Sgd", "Tally", "Update", "UpdateRule"]

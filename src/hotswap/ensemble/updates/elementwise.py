@@ -13,12 +13,12 @@ from hotswap.ensemble.model import Model
 from hotswap.ensemble.updates.base import Update
 from hotswap.errors import SettingError
 
-__all__ = ["Elementwise", "Rule"]
+__all__ = ["Elementwise", "UpdateRule"]
 
 Values: TypeAlias = dict[str, Any]
 """By name, a number that all runs share, or a tensor `(R, 1)` with one for each."""
 
-Rule: TypeAlias = Callable[[Any, Any, dict[str, Any], Values, Any], None]
+UpdateRule: TypeAlias = Callable[[Any, Any, dict[str, Any], Values, Any], None]
 """`rule(theta, gradient, slots, values, step)`: one step of every run, written into `theta` and the slots in place.
 
     theta, gradient     `(R, P)`
@@ -48,7 +48,7 @@ class Elementwise(Update):
         self,
         model: Model,
         theta: Tensor,
-        rule: Rule,
+        rule: UpdateRule,
         slots: Sequence[str],
         values: Mapping[str, float | Sequence[float]],
         decay: Sequence[float] | None = None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -91,6 +91,18 @@ class Family(Settings, ABC):
         if self.name != self.algorithm and self.name in ALGORITHMS:
             raise check.error("name", f"is {self.name!r}, which is another algorithm; choose another name.")
         super().__post_init__()
+        self._check_what_varies(check)
+
+    def _check_what_varies(self, check: Check) -> None:
+        """Tables and ids of runs hold numbers."""
+        for name in self.varied():
+            for i, value in enumerate(getattr(self, name)):
+                if isinstance(value, bool) or not isinstance(value, (int, float)):
+                    raise check.error(
+                        f"{name}[{i}]",
+                        f"is {value!r}, but only numbers can vary between the runs of a family; make it a setting with "
+                        "one value, and give the study a family under a name of its own for each.",
+                    )
 
     @classmethod
     def varied(cls) -> dict[str, str]:
@@ -136,24 +148,23 @@ class Family(Settings, ABC):
 class Algorithms(Registry[type[Family]]):
     """The algorithms that a study can train, by name."""
 
-    def register(self, name: str) -> Any:
-        """See `Registry.register`; the class learns its name."""
+    def register(self, name: str) -> Callable[[type[Family]], type[Family]]:
+        """See `Registry.register`; the class must say what it is called and how it is drawn."""
         keep = super().register(name)
 
-        def named(kind: type[Family]) -> type[Family]:
+        def checked(kind: type[Family]) -> type[Family]:
             missing = [attribute for attribute in ("label", "look") if not hasattr(kind, attribute)]
             if missing:
                 raise SettingError(
                     f"The algorithm {name!r} has no {' and no '.join(missing)}; {kind.__name__} must say what it is "
                     'called and how it is drawn, such as label = "Lion" and look = Look("#E69F00").'
                 )
-            kind.algorithm = name
             return keep(kind)
 
-        return named
+        return checked
 
 
-ALGORITHMS = Algorithms("algorithm")
+ALGORITHMS = Algorithms("algorithm", attribute="algorithm")
 """Every algorithm that a study can train."""
 
 

@@ -25,7 +25,7 @@ __all__ = ["DucbFamily", "HotSwapFamily"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HotSwapping(Family):
+class HotSwappingFamily(Family):
     """What all hot swapping shares: a grid of rates, and who chooses among them.
 
     Attributes:
@@ -62,7 +62,7 @@ class HotSwapping(Family):
 
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
         """See `Family.update`."""
-        from hotswap.ensemble import HotSwapped  # noqa: PLC0415  # needs torch, which reading a study does not
+        from hotswap.ensemble import HotSwapped  # noqa: PLC0415  # needs torch, reading a study does not
 
         bandit, search, reward = self.swapping()
         return HotSwapped(model, theta, self.rates, bandit, search, reward, seeds=[run.seed for run in runs])
@@ -70,7 +70,7 @@ class HotSwapping(Family):
 
 @ALGORITHMS.register("ducb")
 @dataclass(frozen=True, kw_only=True)
-class DucbFamily(HotSwapping):
+class DucbFamily(HotSwappingFamily):
     """The paper's hot swapping: a discounted UCB bandit proposes a rate, a line search protects the step.
 
     Attributes:
@@ -94,14 +94,14 @@ class DucbFamily(HotSwapping):
     look: ClassVar[Look] = Look("#0072B2", "#56b4e9", layer=2)
 
     def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """See `HotSwapping.swapping`."""
+        """See `HotSwappingFamily.swapping`."""
         search = {"backtracking": Backtracking, "first_decrease": FirstDecrease}[self.search]
         return DiscountedUCB(self.discount, self.exploration), search(headroom=self.headroom), LogReduction()
 
 
 @ALGORITHMS.register("hotswap")
 @dataclass(frozen=True, kw_only=True)
-class HotSwapFamily(HotSwapping):
+class HotSwapFamily(HotSwappingFamily):
     """Hot swapping with any bandit, search and reward: each by its name, or as a table of its name and settings.
 
     Attributes:
@@ -123,5 +123,5 @@ class HotSwapFamily(HotSwapping):
     look: ClassVar[Look] = Look("#009E73", "#4cc9a0", marker="diamond", layer=2)
 
     def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """See `HotSwapping.swapping`."""
+        """See `HotSwappingFamily.swapping`."""
         return self.bandit, self.search, self.reward

@@ -43,7 +43,9 @@ class SgdFamily(Family):
 
     def order(self, runs: Sequence[RunSpec]) -> list[int]:
         """Runs with equal momentum stand together, those without any last: their velocity is one block of memory."""
-        return sorted(range(len(runs)), key=lambda place: (-runs[place].settings["momentum"], place))
+        from hotswap.ensemble import Sgd  # noqa: PLC0415  # needs torch, which reading a study does not
+
+        return Sgd.order([run.settings["momentum"] for run in runs])
 
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
         """See `Family.update`."""

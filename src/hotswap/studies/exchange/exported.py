@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hotswap.errors import HotSwapError, StudyError
+from hotswap.errors import StudyError
 from hotswap.studies.exchange.single_runs import EXTRA, SINGLES, Extras, digest, is_provenance
 from hotswap.studies.exchange.table_files import read_rows, table_paths, unreadable
+from hotswap.studies.specification.stored import stored_study
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.ledger import check_fingerprint_version
 from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, metric_columns
@@ -131,10 +132,7 @@ def _load(file: Path) -> Exported:
 
 
 def _specs(document: Mapping[str, Any], provenance: Path) -> tuple[StudySpec, ...]:
-    try:
-        specs = tuple(StudySpec.from_dict(spec) for spec in document["specs"])
-    except (HotSwapError, TypeError, ValueError) as error:
-        raise unreadable(provenance, error) from error
+    specs = tuple(stored_study(spec, provenance) for spec in document["specs"])
     if any(spec.fingerprint() != document["fingerprint"] for spec in specs):
         raise unreadable(provenance, "its specs are not all of its study")
     return specs
@@ -179,10 +177,7 @@ def _is_epoch(value: object) -> bool:
 
 
 def _origin(file: Path, document: Mapping[str, Any]) -> Origin:
-    try:
-        study = StudySpec.from_dict(document["study"])
-    except (HotSwapError, TypeError, ValueError) as error:
-        raise unreadable(table_paths(file)[2], error) from error
+    study = stored_study(document["study"], table_paths(file)[2])
     if study.fingerprint() != document["fingerprint"]:
         raise unreadable(table_paths(file)[2], "its fingerprint is not that of its study")
     return Origin(study, document["precision"], document["dtype"])

@@ -26,7 +26,7 @@ Shape = tuple[int, int, int]
 """Of an image: channels, height, width."""
 
 PLAIN = "perceptron"
-"""The network that stored studies do not name: there was no other at first."""
+"""The network of a stored study that names none: in the first version there was no other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +59,7 @@ class Network(Settings, ABC):
         return named | self.decisive()
 
 
-class Networks(Registry[type[Network]]):
-    """The networks that a study can train, by name."""
-
-    def register(self, name: str) -> Any:
-        """See `Registry.register`; the class learns its name."""
-        keep = super().register(name)
-
-        def named(kind: type[Network]) -> type[Network]:
-            kind.network = name
-            return keep(kind)
-
-        return named
-
-
-NETWORKS = Networks("network")
+NETWORKS: Registry[type[Network]] = Registry("network", attribute="network")
 """Every network that a study can train."""
 
 

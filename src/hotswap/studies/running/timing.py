@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from hotswap.data import Dataset
 from hotswap.ensemble import Ensemble
@@ -97,8 +98,7 @@ def _time(store: Store, study: StudySpec, run: RunSpec, epoch: int, held: Held, 
                 f"The weights of {unit.id} after epoch {epoch} are not in {store.folder}; timing starts from the "
                 "checkpoints of a finished study, on the machine that ran it."
             )
-        row = checkpoint.notes["runs"].index(run.id)
-        ensemble.restore({name: tensor[row : row + 1] for name, tensor in checkpoint.tensors.items()})
+        ensemble.restore(_row_of(checkpoint, run))
     timed = list(_timed_epochs(ensemble, epoch))
     seconds = statistics.median(taken for taken, _ in timed)
     device = held.tensors.train_x.device
@@ -143,6 +143,16 @@ def _kept(store: Store, run: RunSpec, epoch: int) -> Snapshot | None:
         if checkpoint is not None and run.id in checkpoint.notes["runs"]:
             return checkpoint
     return None
+
+
+def _row_of(checkpoint: Snapshot, run: RunSpec) -> dict[str, Tensor]:
+    """What a checkpoint has of one run; a tensor without an axis for runs, such as a count of steps, belongs to all."""
+    runs = checkpoint.notes["runs"]
+    row = runs.index(run.id)
+    return {
+        name: tensor[row : row + 1] if tensor.dim() and len(tensor) == len(runs) else tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
 
 
 def single_runs(store: Store, data: Dataset, options: RunOptions, listener: Listener) -> pd.DataFrame:

@@ -59,7 +59,7 @@ class RunOptions:
 
 
 class Listener(Protocol):
-    """Is told how training goes."""
+    """Receives the progress of training, to show it."""
 
     def say(self, text: str) -> None:
         """Something a person should read."""

@@ -35,7 +35,7 @@ def part_of(registry: Registry[type[Part]], kind: type[Any]) -> Rule:
                 )
             return value
         table = {"name": value} if isinstance(value, str) else value
-        if not isinstance(table, Mapping) or table.get("name") not in registry:
+        if not isinstance(table, Mapping) or table.get("name") not in tuple(registry):
             raise ValueError
         settings = {name: setting for name, setting in table.items() if name != "name"}
         part = f"{registry.kind} {table['name']!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -15,9 +16,9 @@ from hotswap.studies.networks import Network, NetworkSpec, network_from_dict
 from hotswap.studies.specification.settings import (
     COUNT,
     Check,
+    Rule,
     build,
     instance_of,
-    number,
     one_of,
     plain,
     text,
@@ -29,12 +30,20 @@ __all__ = ["FINGERPRINT_VERSION", "RunSpec", "StudySpec"]
 
 FINGERPRINT_VERSION = 1
 """The rule by which fingerprints are computed; files that do not name one were written by number 1. A setting that is
-added with a default is no other rule."""
+added with a default does not change the rule."""
 
 SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
-FINITE = number("a finite number", lambda x: abs(x) < float("inf"))
 
 T = TypeVar("T")
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError
+    return value  # a whole number stays one
+
+
+FINITE = Rule("a finite number", _finite)
 
 
 @dataclass(frozen=True, init=False)
@@ -98,7 +107,7 @@ class RunSpec:
 def _settings(algorithm: str, given: Mapping[str, float | None], check: Check) -> dict[str, float]:
     """The settings of a run in the order of its algorithm's, each in its proper form."""
     kind = ALGORITHMS.get(algorithm)
-    if kind is None:  # a family with a name of its own, whose study has checked it
+    if kind is None:  # a family with a name of its own, which has given each setting its proper form
         return {name: check.read(name, value, FINITE) for name, value in given.items()}
     schema, expected = kind.schema(), kind.varied()
     for name, value in given.items():
@@ -294,5 +303,5 @@ def _at_most(name: str, asked: int | None, present: int) -> int:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """In a sentence."""
+    """The values as they are listed in a sentence, separated by commas."""
     return ", ".join(str(value) for value in values)

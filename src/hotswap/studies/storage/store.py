@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies.specification.plan import Unit, plan
+from hotswap.studies.specification.stored import stored_study
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.checkpoint_files import checkpoint_folder, latest_checkpoint
-from hotswap.studies.storage.claims import check_free, hold, is_trained, trainer
 from hotswap.studies.storage.command import without_folders
 from hotswap.studies.storage.frames import read_arms, read_metrics
 from hotswap.studies.storage.ledger import PATIENCE, connect, create_ledger, explained
 from hotswap.studies.storage.locks import acquire, release
 from hotswap.studies.storage.rows import ArmCount, MetricRow, metric_columns, numbers_to_json
 from hotswap.studies.storage.summary import Summary, UnitSummary, seconds_left
+from hotswap.studies.storage.unit_locks import check_free, hold, is_trained, trainer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,8 +75,10 @@ class Store:
 
         Raises:
             StudyError: The folder holds another study, or this one computed otherwise.
+            SettingError: Two columns of the study's tables would have the same name.
         """
         folder = Path(folder)
+        metric_columns([study])  # before there is a folder that holds a study which cannot be
         with explained(folder):
             lock = acquire(folder / "units" / ".create.lock", PATIENCE)
             if lock is None:
@@ -144,10 +147,10 @@ class Store:
 
     def specs(self) -> list[StudySpec]:
         """Return the study in each extent in which it was asked for, the last one last."""
-        return [StudySpec.from_dict(stored) for stored in self.stored_specs()]
+        return [stored_study(table, self.folder) for table in self.stored_specs()]
 
     def stored_specs(self) -> list[dict[str, Any]]:
-        """Return the same as it was stored, which can be read although an algorithm of it is not registered here."""
+        """The same as they were stored, whether or not what they name is registered here."""
         return [json.loads(text) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")]
 
     @property
@@ -300,7 +303,7 @@ class Store:
             )
         ]
         timed = tuple(replace(unit, seconds_left=seconds_left(unit, units)) for unit in units)
-        return Summary(self.study.name, self.precision, timed)
+        return Summary(str(self.stored_specs()[-1]["name"]), self.precision, timed)
 
     def _unit_summary(
         self, name: str, algorithm: str, batch_size: int, finished: int, epoch: int, seconds: float, diverged: int

@@ -6,8 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from hotswap.errors import StudyError
-from hotswap.studies.storage.claims import trained_units, trainer
 from hotswap.studies.storage.rows import numbers_to_json
+from hotswap.studies.storage.unit_locks import trained_units, trainer
 
 __all__ = ["RUNS", "SCHEMA", "upgrade"]
 
