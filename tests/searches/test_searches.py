@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hotswap.searches
-from hotswap import Backtracking, FirstDecrease, Search, SettingError
+from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwapSGD, Search, SettingError
 from hotswap.arrays import namespace
+from hotswap.ensemble import Ensemble, HotSwapped, Mlp, TrainingData
 from hotswap.searches import DownwardSearch
 from hotswap.states import arrays_of
 from hotswap.testing import check_search
@@ -282,3 +283,23 @@ def test_what_a_search_foresees(array: Any) -> None:
     walk = Backtracking().begin(array([0, 3]), losses, arms=5)
     assert Backtracking().foresee(walk, 3).tolist() == [[0, 1, 2], [3, 4, 4]]
     assert UpThenDown().foresee(UpThenDown().begin(array([0, 3]), losses, arms=5), 3).tolist() == [[0] * 3, [3] * 3]
+
+
+class Endless(Backtracking):
+    """Tries the same arm again and again."""
+
+    def observe(self, walk: Any, loss: Any) -> Any:
+        return walk
+
+
+def test_a_search_without_end_is_broken_off() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = HotSwapSGD([parameter], lr=[1.0, 0.1], search=Endless())
+    with pytest.raises(SettingError, match="Endless has not ended after 20 trials in one step"):
+        optimizer.step(lambda: parameter @ parameter)
+    assert parameter.tolist() == [1.0] * 3
+    model = Mlp((4, 3))
+    update = HotSwapped(model, model.initial([0]), [1.0, 0.1], DiscountedUCB(), Endless())
+    x, y = torch.ones(8, 4), torch.zeros(8, dtype=torch.int64)
+    with pytest.raises(SettingError, match="Endless has not ended"):
+        Ensemble(update, TrainingData(x, y, x, y), 4, data_seed=0).train_epoch(0)

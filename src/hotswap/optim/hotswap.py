@@ -29,6 +29,7 @@ from hotswap.optim.validation import check_parts, initial_lr, refuse_loss
 from hotswap.optim.wrapping import Memory, Proposal, WrappingOptimizer
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
+from hotswap.searches.base import MOST_TRIALS, refuse_endless
 
 __all__ = ["HotSwap"]
 
@@ -175,6 +176,8 @@ class HotSwap(WrappingOptimizer):
             return None
         probe.check_closure()
         while not walk.done:
+            if len(probe.trials) >= MOST_TRIALS * len(self.arms):
+                refuse_endless(self.search, len(probe.trials))
             loss = probe.loss_at(walk.arm)  # f(θ − α g; B)
             if loss < 0:
                 self._check_loss(loss, "a trial")

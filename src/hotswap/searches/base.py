@@ -15,12 +15,16 @@ the functions that `hotswap.arrays.namespace` gives work for both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from hotswap.arrays import Array, places
+from hotswap.errors import SettingError
 from hotswap.registry import Registry
 
-__all__ = ["SEARCHES", "AnyWalk", "Search"]
+__all__ = ["MOST_TRIALS", "SEARCHES", "AnyWalk", "Search", "refuse_endless"]
+
+MOST_TRIALS = 10
+"""Of each arm, in one step: a search that goes on beyond that will never end."""
 
 AnyWalk: TypeAlias = Any
 """A named tuple or dataclass of `(R,)` arrays with the fields `arm` and `done`."""
@@ -55,6 +59,14 @@ class Search(ABC):
         discards those to which the walk does not come.
         """
         return walk.arm[:, None] + 0 * places(count, walk.arm)
+
+
+def refuse_endless(search: Search, trials: int) -> NoReturn:
+    """Raise about a search whose walk does not end."""
+    raise SettingError(
+        f"{type(search).__name__} has not ended after {trials} trials in one step; `observe` must set `done` at some "
+        "point. hotswap.testing.check_search says more."
+    )
 
 
 SEARCHES: Registry[type[Search]] = Registry("search")

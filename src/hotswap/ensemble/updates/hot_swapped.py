@@ -16,7 +16,7 @@ from hotswap.ensemble.model import Gradient, Model
 from hotswap.ensemble.updates.base import Update
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Search
-from hotswap.searches.base import AnyWalk
+from hotswap.searches.base import MOST_TRIALS, AnyWalk, refuse_endless
 from hotswap.states import State, arrays_of, replaced
 
 __all__ = ["HotSwapped"]
@@ -69,8 +69,12 @@ class HotSwapped(Update):
     def step(self, run: Callable[[str], None], number: int) -> None:
         """See `Update.step`."""
         run("begin")
+        blocks = 1
         while not self._ended():
+            if blocks >= MOST_TRIALS * len(self.rates):  # each block is one trial of every run, or more
+                refuse_endless(self.search, blocks)
             run("more")
+            blocks += 1
         run("end")
 
     def _ended(self) -> bool:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from hotswap.report.figures.style import MARKERS, error_axis, spread, styled
+from hotswap.report.figures.style import MARKERS, error_axis, objective_axis, spread, styled
 from hotswap.report.looks import Appearance, Looks
 from hotswap.report.summaries import looks_of, settings, shown_epochs
 
@@ -36,6 +36,7 @@ def draw_figure_1(metrics: pd.DataFrame, looks: Looks | None = None) -> Figure |
         row[0].set_ylim(bottom=0.87 * row[0].get_ylim()[0])  # room for the batch sizes under the lowest marks
         for axes in row:
             error_axis(axes.yaxis)
+            objective_axis(axes.xaxis)
         row[0].set_ylabel("test error")
         handles = _legend(data[max(data)], looks)
         figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(handles) < 6 else 3)

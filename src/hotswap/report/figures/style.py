@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-__all__ = ["MARKERS", "error_axis", "line_styles", "save", "shade", "spread", "styled"]
+__all__ = ["MARKERS", "error_axis", "line_styles", "objective_axis", "save", "shade", "spread", "styled"]
 
 
 MARKERS = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
@@ -47,6 +47,16 @@ def error_axis(axis: Axis) -> None:
     axis.set_major_locator(FixedLocator(inside))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+
+
+def objective_axis(axis: Axis) -> None:
+    """Ticks of a logarithmic axis of losses: powers of ten, or a few round numbers where it has hardly one of them."""
+    low, high = axis.get_view_interval()
+    if high < 20 * low:
+        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high)
+        axis.set_major_locator(FixedLocator([float(tick) for tick in ticks if low <= tick <= high]))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
 def spread(places: NDArray[np.float64], gap: float) -> NDArray[np.float64]:

@@ -44,7 +44,7 @@ class AdamFamily(Family):
     beta2: float = one(SHARE, 0.999, help="how much of the running average of its square is kept")
     eps: float = one(POSITIVE, 1e-8, help="what is added to the square root of that")
 
-    label: ClassVar[str] = "AdamW"
+    label: ClassVar[str] = "Adam"
     look: ClassVar[Look] = Look("#CC79A7", "#e39bc4", marker="square", size=4.5, dashes="dashed")
     measures: ClassVar[tuple[str, ...]] = ("mean_lr",)
 
