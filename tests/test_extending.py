@@ -149,14 +149,6 @@ def test_without_the_files_a_sentence_says_what_is_missing(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_the_example_of_a_study_shows_what_was_loaded(tmp_path: Path) -> None:
-    hotswap("study", "new", "mine.toml", cwd=tmp_path)
-    text = (tmp_path / "mine.toml").read_text(encoding="utf-8")
-    assert "[lion] " in text
-    assert '"stripes"' in text
-    assert 'name = "normalised"' in text
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

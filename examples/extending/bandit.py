@@ -1,4 +1,4 @@
-"""A bandit with random numbers of its own: usually the arm with the best mean reward, now and then any other."""
+"""A bandit with random numbers of its own: mostly greedy, now and then curious."""
 
 import math
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from hotswap.states import replaced
 
 
 class Memory(NamedTuple):
-    rewards: Array  # (R, K): sums for R runs of K arms, to which `Bandit.observe` adds
+    rewards: Array  # (R, K): sums for R runs of K arms; `Bandit.observe` adds to them
     counts: Array  # (R, K)
-    generator: Array  # (R, 2): whoever trains seeds it, saves it and resumes it with the rest
+    generator: Array  # (R, 2): seeded, saved and resumed by whoever trains
 
 
 @BANDITS.register("mostly_greedy")
@@ -26,12 +26,14 @@ class MostlyGreedy(Bandit):
         return Memory(*none, generator=generators([0] * runs, device))
 
     def propose(self, state: Memory) -> tuple[Array, Memory]:
-        xp, arms = namespace(state.counts), state.counts.shape[1]
+        arms = state.counts.shape[1]
         chance, generator = uniform(state.generator, 1 + arms)
-        explores = chance[:, 0] < self.curiosity
-        arm = xp.where(explores, chance[:, 1:].argmax(axis=1), self.index(state).argmax(axis=1))
+        curious, random = chance[:, 0] < self.curiosity, chance[:, 1:].argmax(axis=1)
+        best = self.index(state).argmax(axis=1)
+        arm = namespace(chance).where(curious, random, best)
         return arm, replaced(state, generator=generator)
 
     def index(self, state: Memory) -> Array:
         xp, tried = namespace(state.counts), state.counts > 0
-        return xp.where(tried, state.rewards / xp.where(tried, state.counts, 1.0), math.inf)
+        means = state.rewards / xp.where(tried, state.counts, 1.0)
+        return xp.where(tried, means, math.inf)

@@ -1,4 +1,4 @@
-"""A network for studies: any module will do, batch normalisation included, as long as it draws no random numbers."""
+"""A network for studies: any module that draws no random numbers will do."""
 
 from dataclasses import dataclass
 from math import prod
