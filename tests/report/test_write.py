@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -142,3 +143,17 @@ def test_a_study_of_ones_own_is_not_the_papers(tmp_path: Path) -> None:
         write_report(replace(made, name=name), tmp_path / name)
         claims = (tmp_path / name / "claims.md").read_text(encoding="utf-8")
         assert claims.startswith("The study mine is not the paper's") == cautious
+
+
+def test_what_cannot_be_drawn_is_said_with_its_reason(tmp_path: Path) -> None:
+    rows = [
+        row("sgd", test_error=0.03),
+        row("hotswap", batch=64),
+        row("hotswap", batch=128, test_error=0.0),
+        row("ducb", train_nll=math.nan),
+    ]
+    write_report(results(rows), tmp_path)
+    figure = (tmp_path / "figure-1.svg").read_text(encoding="utf-8")
+    assert "1 of 4 settings diverged: not shown; 1 of 4 settings with a test error of 0: not shown" in figure
+    assert "hot swapping: 2 settings" in figure
+    assert "hot-swapped hot swapping" not in figure

@@ -54,15 +54,18 @@ def _floor(data: dict[int, pd.DataFrame]) -> float | None:
 
 
 def _panel(axes: Axes, table: pd.DataFrame, looks: Looks, floor: float) -> None:
-    shown = table[np.isfinite(table["train_nll"]) & (table["test_error"] > 0)]
+    finite = table[np.isfinite(table["train_nll"]) & np.isfinite(table["test_error"])]
+    shown = finite[finite["test_error"] > 0]  # the axis is logarithmic
     for name, appearance in looks.items():
         rows = shown[shown["algorithm"] == name]
         if len(rows):
             _marks(axes, rows, appearance, floor)
     axes.set(xscale="log", yscale="log", xlabel="training objective (negative log likelihood)")
     notes = []
-    if len(shown) < len(table):
-        notes.append(f"{len(table) - len(shown)} of {len(table)} settings diverged: not shown")
+    if len(finite) < len(table):
+        notes.append(f"{len(table) - len(finite)} of {len(table)} settings diverged: not shown")
+    if len(shown) < len(finite):
+        notes.append(f"{len(finite) - len(shown)} of {len(table)} settings with a test error of 0: not shown")
     if (shown["train_nll"] <= 0).any():
         notes.append(f"{int((shown['train_nll'] <= 0).sum())} with an objective of 0: at the left edge")
     if notes:
@@ -117,7 +120,8 @@ def _legend(last: pd.DataFrame, looks: Looks) -> list[Line2D]:
     for appearance in looks.from_top():
         count, look = int((last["algorithm"] == appearance.name).sum()), appearance.look
         if count:
-            text = f"{'hot-swapped ' if appearance.chooses else ''}{appearance.label}"
+            swapped = appearance.chooses and "hot" not in appearance.label.lower()  # unless its label says so itself
+            text = f"{'hot-swapped ' if swapped else ''}{appearance.label}"
             text += f": {count} setting{'s' if count > 1 else ''}"
             text += ", by batch size" if appearance.name in looks.top() else ""
             face = look.colour if look.filled else "white"
