@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)  # tests run side by side; two cores are soon taken
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do the processes that they start
 
 
 @pytest.fixture(params=["numpy", "torch"])

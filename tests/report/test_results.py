@@ -137,6 +137,7 @@ def with_strangers(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("coarse")
 def test_an_algorithm_that_is_not_registered_is_shown_under_its_name(tmp_path: Path) -> None:
     found = load_results(with_strangers(tmp_path / "paper"))
     about = [sentence for sentence in found.missing if "mine" in sentence]
@@ -163,6 +164,7 @@ def test_further_columns_of_numbers_are_read(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again.metrics, found.metrics)
 
 
+@pytest.mark.usefixtures("coarse")
 def test_a_folder_of_which_one_algorithm_is_not_registered(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study, tmp_path / "study")
     with closing(sqlite3.connect(tmp_path / "study" / "ledger.sqlite")) as ledger, ledger:
@@ -189,6 +191,7 @@ def test_runs_of_another_precision_take_the_place_of_ours() -> None:
         ours.with_runs_of(results([row("ducb", epoch=200)]))
 
 
+@pytest.mark.usefixtures("coarse")
 def test_a_folder_whose_network_is_not_registered(study: Path, tmp_path: Path) -> None:
     """Measurements do not need the network: they are shown, and a sentence says what to load."""
     shutil.copytree(study, tmp_path / "study")

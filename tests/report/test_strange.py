@@ -19,7 +19,10 @@ from hotswap.report.figures.choices import _bounds
 from hotswap.report.results import Results
 from hotswap.studies import PAPER
 from hotswap.studies.exchange.shipped import shipped
+from tests.report.conftest import COARSE
 from tests.report.made_up import results, timed
+
+pytestmark = pytest.mark.usefixtures("coarse")
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 
@@ -78,7 +81,7 @@ def test_a_report_of_what_there_is(change: Change, metrics: pd.DataFrame, tmp_pa
     written = write_report(made, tmp_path)
     assert {"claims.md", "index.html"} <= {path.name for path in written}
     for path in tmp_path.glob("*.png"):
-        assert max(matplotlib.image.imread(path).shape) < 4000, path.name
+        assert max(matplotlib.image.imread(path).shape) < 4000 / COARSE, path.name
     text = (tmp_path / "claims.md").read_text(encoding="utf-8")
     assert not re.search(r"\bnan\b|\binf\b", text)
     if made.unfinished:
