@@ -169,14 +169,15 @@ class HotSwap(WrappingOptimizer):
 
     def _search_and_take(self, probe: Probe, loss_before: float, proposed: int) -> int | None:
         """Walk from the proposed arm to others, and take the one that the search chooses; None for no step."""
-        walk = self.search.begin(proposed, loss_before, arms=len(self.arms), row=self.arms.row)
+        arms = len(self.arms)
+        walk = self.search.begin(proposed, loss_before, arms=arms, row=self.arms.row)
         probe.save()  # θ and g(θ; B)
         if not probe.can_move:  # a scheduler is at zero, so there is nothing to search for
             probe.take(None)
             return None
         probe.check_closure()
         while not walk.done:
-            if len(probe.trials) >= MOST_TRIALS * len(self.arms):
+            if len(probe.trials) >= MOST_TRIALS * arms:
                 refuse_endless(self.search, len(probe.trials))
             loss = probe.loss_at(walk.arm)  # f(θ − α g; B)
             if loss < 0:
