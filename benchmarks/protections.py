@@ -33,7 +33,7 @@ from hotswap.arrays import Array
 from hotswap.optim.probing.agreement import Agreement
 from hotswap.optim.probing.buffers import BufferSnapshot
 from hotswap.optim.probing.moves.base import Move
-from hotswap.optim.probing.snapshot import RandomState, Snapshot
+from hotswap.optim.probing.snapshot import RandomState, StateSnapshot
 from hotswap.searches import DownwardSearch
 
 
@@ -67,9 +67,9 @@ PIECES = (
     ("buffers", BufferSnapshot, "write"),
     ("buffers", BufferSnapshot, "note_versions"),
     ("buffers", BufferSnapshot, "restore_versions"),
-    ("modules", Snapshot, "_survey"),
-    ("modules", Snapshot, "_read_after"),
-    ("modules", Snapshot, "_drop_stale_weights"),
+    ("modules", StateSnapshot, "_survey"),
+    ("modules", StateSnapshot, "_read_after"),
+    ("modules", StateSnapshot, "_drop_stale_weights"),
     ("finite gradient", Move, "look_at_gradients"),
     ("finite gradient", Move, "check_gradients"),
 )

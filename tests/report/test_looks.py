@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from hotswap.report.looks import Looks
-from hotswap.report.summaries import label, setting_columns, settings
+from hotswap.report.summaries import label, settings, settings_among
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
 
@@ -79,7 +79,7 @@ def test_settings_are_told_from_measures(registered_too: bool) -> None:
     """By what the algorithm says, or by the numbers: a setting is the same at all epochs and for all seeds."""
     metrics = results(further_rows()).metrics
     with registered(**({"nadam": Nadam} if registered_too else {})):
-        assert setting_columns(metrics) == ["algorithm", "batch_size", "lr", "lr_decay", "momentum", "decay1"]
+        assert settings_among(metrics) == ["algorithm", "batch_size", "lr", "lr_decay", "momentum", "decay1"]
         table = settings(metrics, 500)
     assert table["algorithm"].value_counts().to_dict() == {"nadam": 8, "greedy": 2}
     assert (table["seeds"] == 2).all()
@@ -87,4 +87,4 @@ def test_settings_are_told_from_measures(registered_too: bool) -> None:
 
 def test_a_table_without_further_columns_has_the_papers_settings() -> None:
     columns = ["algorithm", "batch_size", "lr", "lr_decay", "momentum"]
-    assert setting_columns(results([row("sgd")]).metrics) == columns == setting_columns(results().metrics)
+    assert settings_among(results([row("sgd")]).metrics) == columns == settings_among(results().metrics)

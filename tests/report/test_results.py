@@ -17,11 +17,11 @@ from hotswap.errors import StudyError
 from hotswap.report.choices import chosen, trials_per_step
 from hotswap.report.origin import origin_of
 from hotswap.report.results import load_results
-from hotswap.report.summaries import COMMON_COLUMNS
 from hotswap.report.write import write_report
 from hotswap.studies.exchange.merge import export
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.running.train import RunOptions, run_study
+from hotswap.studies.storage.rows import METRIC_COLUMNS
 from hotswap.studies.storage.store import Store
 from tests.report.made_up import results, row
 from tests.studies.running.test_train import TOY, Quiet
@@ -154,7 +154,7 @@ def test_an_algorithm_that_is_not_registered_is_shown_under_its_name(tmp_path: P
 
 def test_further_columns_of_numbers_are_read(tmp_path: Path) -> None:
     found = load_results(with_strangers(tmp_path / "paper"))
-    assert list(found.metrics.columns) == [*COMMON_COLUMNS, "width", "lanes"]
+    assert list(found.metrics.columns) == [*METRIC_COLUMNS, "width", "lanes"]
     assert found.metrics["lanes"].dtype == "float64"
     assert found.setting_columns[-1] == "width"  # the same at all epochs, which lanes are not
     mine = found.metrics[found.metrics["algorithm"] == "mine"].iloc[0]

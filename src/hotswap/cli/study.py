@@ -131,7 +131,7 @@ def timing(
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load
-    from hotswap.studies.running.timing import single_runs, time_minibatches, write_curves, write_table
+    from hotswap.studies.running.timing import single_runs, time_minibatches, write_curves, write_timings
     from hotswap.studies.running.train import RunOptions
     from hotswap.studies.storage.store import Store
 
@@ -148,7 +148,7 @@ def timing(
                 numbers = (f"{row.milliseconds:.3f}", f"{row.seconds:.2f}", f"{row.trials:.2f}" if row.trials else "")
                 table.add_row(row.algorithm, str(row.batch_size), str(row.epoch or ""), *numbers)
         out.print(table)
-        write_table(rows, folder / "timing.parquet")
+        write_timings(rows, folder / "timing.parquet")
         if curves:
             with _Watching() as watching:
                 frame = single_runs(store, data, options, watching)

@@ -34,7 +34,7 @@ def _padded(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-Workspace = dict[object, Tensor]
+InputMemory = dict[object, Tensor]
 """Memory for what enters a layer, used again at every step: the constant input and the zeros are in it already."""
 
 
@@ -60,7 +60,7 @@ class Mlp(Model):
         self.shapes = list(zip(outputs, columns, strict=True))
         self.used = sum(rows * cols for rows, cols in self.shapes)
         self.size = _padded(self.used, LINE)
-        self._workspace: Workspace = {}
+        self._workspace: InputMemory = {}
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """See `Model.initial`."""
@@ -147,7 +147,7 @@ class Mlp(Model):
             )
         return losses_of_moves(stay, rate, shift, y, self.classes)
 
-    def _forward(self, blocks: list[Tensor], x: Tensor, workspace: Workspace) -> Forward:
+    def _forward(self, blocks: list[Tensor], x: Tensor, workspace: InputMemory) -> Forward:
         inputs = [x.expand(len(blocks[0]), *x.shape)]
         first = z = self._first(blocks[0], x)
         for number in range(1, len(blocks)):
@@ -160,7 +160,7 @@ class Mlp(Model):
         """The first layer's product, `(R, B, H)` as seen and feature by sample in memory."""
         return torch.bmm(block, x.t().expand(len(block), *x.t().shape)).transpose(1, 2)
 
-    def _enter(self, z: Tensor, number: int, workspace: Workspace) -> Tensor:
+    def _enter(self, z: Tensor, number: int, workspace: InputMemory) -> Tensor:
         """What enters layer `number`: the outputs of the units that `z` `(R, ..., B, H)` enters, the constant, zeros.
 
         `(R, samples, columns)`, with the samples of all arms in one row; feature by sample in memory if `z` is.

@@ -20,14 +20,14 @@ from pandas.api.types import is_numeric_dtype
 
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.report.looks import Looks, families_of
-from hotswap.report.summaries import COMMON_COLUMNS, label, setting_columns, setting_counts
+from hotswap.report.summaries import label, setting_counts, settings_among
 from hotswap.studies.algorithms.base import ALGORITHMS
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.exchange.single_runs import SINGLES
-from hotswap.studies.exchange.table_files import CURVE_COLUMNS, TIMING_COLUMNS, read_rows, table_paths
+from hotswap.studies.exchange.table_files import TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.rows import ARM_COLUMNS
+from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
 from hotswap.studies.storage.store import LEDGER, Store
 
 __all__ = ["Results", "load_results"]
@@ -114,7 +114,7 @@ class Results:
     @cached_property
     def setting_columns(self) -> list[str]:
         """The columns of the metrics that make a setting."""
-        return setting_columns(self.metrics)
+        return settings_among(self.metrics)
 
     def label(self, row: pd.Series) -> str:
         """A run's setting in words."""
@@ -141,9 +141,9 @@ def load_results(source: Path | str | None = None) -> Results:
 
 def _from_store(folder: Path) -> Results:
     missing: list[str] = []
-    frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(COMMON_COLUMNS)}
+    frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(METRIC_COLUMNS)}
     stored: list[Any] = []
-    metrics, arms, units = _empty(COMMON_COLUMNS), _empty(ARM_COLUMNS), {}
+    metrics, arms, units = _empty(METRIC_COLUMNS), _empty(ARM_COLUMNS), {}
     try:
         with Store.open(folder) as store, store.transaction():
             stored, units = store.stored_specs(), store.provenance()
@@ -164,10 +164,10 @@ def _from_export(path: Path) -> Results:
     document = _provenance(provenance, missing)
     sums = document.get("sha256", {})
     tables = {
-        "metrics": _table(metrics, COMMON_COLUMNS, sums.get("metrics"), missing, further=True),
+        "metrics": _table(metrics, METRIC_COLUMNS, sums.get("metrics"), missing, further=True),
         "arms": _table(arms, ARM_COLUMNS, sums.get("arms"), missing),
         "timing": _empty(TIMING_COLUMNS),
-        "curves": _empty(COMMON_COLUMNS),
+        "curves": _empty(METRIC_COLUMNS),
     }
     for name in ("timing", "curves"):
         beside = metrics.with_name(f"{name}.parquet")
@@ -211,7 +211,7 @@ def _strangers(found: Results) -> list[str]:
     ]
 
 
-_COLUMNS = {"timing": TIMING_COLUMNS, "curves": CURVE_COLUMNS}
+_COLUMNS = {"timing": TIMING_COLUMNS, "curves": METRIC_COLUMNS}
 
 
 def _empty(columns: Mapping[str, str]) -> pd.DataFrame:

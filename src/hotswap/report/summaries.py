@@ -12,26 +12,22 @@ from hotswap.studies.algorithms.base import ALGORITHMS
 from hotswap.studies.storage.rows import METRIC_COLUMNS
 
 __all__ = [
-    "COMMON_COLUMNS",
     "at_epoch",
     "label",
     "looks_of",
-    "setting_columns",
     "setting_counts",
     "settings",
+    "settings_among",
     "settings_of",
     "shown_epochs",
     "window_mean",
 ]
 
-COMMON_COLUMNS = METRIC_COLUMNS
-"""The columns that every table of metrics has, whatever the algorithms of a study are; others follow them."""
-
 COMMON_SETTINGS = ("lr", "lr_decay", "momentum")
-"""Those of them that are settings. An algorithm that does not have one has NaN there."""
+"""The columns of every table that are settings. An algorithm that does not have one has NaN there."""
 
 
-def setting_columns(metrics: pd.DataFrame) -> list[str]:
+def settings_among(metrics: pd.DataFrame) -> list[str]:
     """The columns that make a setting, whose runs differ by their seed alone: `algorithm`, `batch_size`, and so on.
 
     A further column is a setting if an algorithm says that it varies it. Of a column that no algorithm here knows, or
@@ -39,7 +35,7 @@ def setting_columns(metrics: pd.DataFrame) -> list[str]:
     """
     varied = {name for kind in ALGORITHMS.values() for name in kind.varied()}
     measured = {name for kind in ALGORITHMS.values() for name in kind.measures}
-    further = [name for name in metrics.columns if name not in COMMON_COLUMNS and metrics[name].notna().any()]
+    further = [name for name in metrics.columns if name not in METRIC_COLUMNS and metrics[name].notna().any()]
     sure = {name for name in further if name in varied - measured}
     unsure = [name for name in further if (name in varied) == (name in measured)]
     if unsure:
@@ -67,7 +63,7 @@ def looks_of(metrics: pd.DataFrame) -> Looks:
 
 def setting_counts(metrics: pd.DataFrame) -> dict[str, int]:
     """How many settings there are of each algorithm."""
-    rows = metrics.drop_duplicates(setting_columns(metrics))
+    rows = metrics.drop_duplicates(settings_among(metrics))
     return {str(name): int(number) for name, number in rows["algorithm"].value_counts().items()}
 
 
@@ -91,7 +87,7 @@ def at_epoch(metrics: pd.DataFrame, epoch: int) -> pd.DataFrame:
 def settings(metrics: pd.DataFrame, epoch: int) -> pd.DataFrame:
     """One row per setting at an epoch: median, least and most of both measures over its seeds, and how many there are.
 
-    Columns: those of `setting_columns`, `seeds`, and `train_nll`, `test_error`, each also with `_min` and `_max`.
+    Columns: those of `settings_among`, `seeds`, and `train_nll`, `test_error`, each also with `_min` and `_max`.
     """
     rows = at_epoch(metrics, epoch)
     measures = {
@@ -99,7 +95,7 @@ def settings(metrics: pd.DataFrame, epoch: int) -> pd.DataFrame:
         for name in ("train_nll", "test_error")
         for suffix, how in (("", "median"), ("_min", "min"), ("_max", "max"))
     }
-    grouped = rows.groupby(setting_columns(metrics), dropna=False, sort=True).agg(seeds=("seed", "nunique"), **measures)
+    grouped = rows.groupby(settings_among(metrics), dropna=False, sort=True).agg(seeds=("seed", "nunique"), **measures)
     table: pd.DataFrame = grouped.reset_index()
     return table
 

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hotswap.report.looks import Looks
-from hotswap.report.summaries import looks_of, setting_columns, settings
+from hotswap.report.summaries import looks_of, settings, settings_among
 
 __all__ = ["Tuning", "best_of", "price_of_tuning"]
 
@@ -64,7 +64,7 @@ def price_of_tuning(metrics: pd.DataFrame, measure: Measure, looks: Looks | None
     if metrics.empty:
         return None
     table = settings(metrics, int(metrics["epoch"].max()))
-    reference, tuned = _pair(table, setting_columns(metrics), looks or looks_of(metrics))
+    reference, tuned = _pair(table, settings_among(metrics), looks or looks_of(metrics))
     levels = table[table["algorithm"] == reference].groupby("batch_size")[measure].median().sort_index()
     theirs = table.loc[table["algorithm"] == tuned, measure].to_numpy()
     finite = theirs[np.isfinite(theirs)]

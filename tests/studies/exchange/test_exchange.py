@@ -21,7 +21,7 @@ from hotswap.errors import StudyError
 from hotswap.studies import DucbFamily, NetworkSpec, StudySpec, Unit, plan
 from hotswap.studies.exchange import exported
 from hotswap.studies.exchange import merge as exchange
-from hotswap.studies.exchange.exported import Origin, origin, read_exports
+from hotswap.studies.exchange.exported import StudyOrigin, origin, read_exports
 from hotswap.studies.exchange.merge import export, import_files, import_into
 from hotswap.studies.exchange.single_runs import digest, keep_singles
 from hotswap.studies.storage.store import Store
@@ -303,7 +303,7 @@ def test_seconds_may_differ_and_stay(tmp_path: Path) -> None:
 def test_the_origin_is_enough_for_a_new_folder(tmp_path: Path) -> None:
     with make(tmp_path / "a", precision="tf32") as store:
         file = export(store, tmp_path / "x.csv")[0]
-    assert origin(file) == Origin(study(), "tf32", "float32")
+    assert origin(file) == StudyOrigin(study(), "tf32", "float32")
 
 
 def test_other_endings(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from hotswap.optim.probing.moves import Move
 from hotswap.optim.probing.moves.base import with_values
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
 from hotswap.optim.probing.moves.shards import local
-from hotswap.optim.probing.snapshot import Snapshot
+from hotswap.optim.probing.snapshot import StateSnapshot
 from hotswap.optim.probing.stale_gradients import StaleGradients
 from hotswap.optim.user_warnings import (
     warn_of_added_gradients,
@@ -122,7 +122,7 @@ class Probe:
         """Whether a step, or a gradient pass of the user's, is going on."""
         self.trials: list[tuple[int, float]] = []
         """Arm and loss of each trial of the latest step, in order."""
-        self._snapshot, self._stale = Snapshot(module), StaleGradients()
+        self._snapshot, self._stale = StateSnapshot(module), StaleGradients()
         self._agreement = Agreement(process_group, lambda: self.parameters()[0].device)
         self._several = False
         """Whether there are other processes to agree with."""

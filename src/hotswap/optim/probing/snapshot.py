@@ -1,7 +1,7 @@
 """The surroundings of a step's evaluations: random numbers and buffers.
 
 All evaluations of one step are of one function, so they see the same dropout masks and the same buffers. And a step
-leaves both as one ordinary forward at the start point would have left them. `Snapshot` keeps what that takes:
+leaves both as one ordinary forward at the start point would have left them. `StateSnapshot` keeps what that takes:
 
     with snapshot.recording(θ):     generators and buffers are copied before and after
         ...                         the gradient pass
@@ -27,7 +27,7 @@ from hotswap.optim.probing.buffers import BufferSnapshot
 from hotswap.optim.probing.modules import ModuleFinder, ModuleInventory
 from hotswap.optim.user_warnings import warn_of_numbers_between
 
-__all__ = ["RandomState", "Snapshot"]
+__all__ = ["RandomState", "StateSnapshot"]
 
 NO_CONTEXT = nullcontext()
 
@@ -68,7 +68,7 @@ def _generator(device: torch.device) -> torch.Generator:
     return found
 
 
-class Snapshot:
+class StateSnapshot:
     """Random numbers and buffers of the model that one optimizer trains, before and after the gradient pass."""
 
     def __init__(self, module: nn.Module | None = None) -> None:

@@ -21,14 +21,14 @@ from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.ledger import check_fingerprint_version
 from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, metric_columns
 
-__all__ = ["FORMAT", "Exported", "Origin", "origin", "read_exports"]
+__all__ = ["FORMAT", "Exported", "StudyOrigin", "origin", "read_exports"]
 
 FORMAT = 1
 _BELONG = "the files of an export belong together, keep them so"
 
 
 @dataclass(frozen=True)
-class Origin:
+class StudyOrigin:
     """The study that an exported table is of: enough to make a folder for it."""
 
     study: StudySpec
@@ -41,7 +41,7 @@ class Exported:
     """An exported table with its side files, read and found whole."""
 
     file: Path
-    origin: Origin
+    origin: StudyOrigin
     specs: tuple[StudySpec, ...]
     metrics: tuple[dict[str, Any], ...]
     arms: tuple[ArmCount, ...]
@@ -76,7 +76,7 @@ def _unit_of(name: str) -> str:
     return begins[0] if begins else name
 
 
-def origin(file: Path | str) -> Origin:
+def origin(file: Path | str) -> StudyOrigin:
     """Read which study an exported table is of.
 
     Raises:
@@ -176,8 +176,8 @@ def _is_epoch(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 2**63  # what a database can hold
 
 
-def _origin(file: Path, document: Mapping[str, Any]) -> Origin:
+def _origin(file: Path, document: Mapping[str, Any]) -> StudyOrigin:
     study = stored_study(document["study"], table_paths(file)[2])
     if study.fingerprint() != document["fingerprint"]:
         raise unreadable(table_paths(file)[2], "its fingerprint is not that of its study")
-    return Origin(study, document["precision"], document["dtype"])
+    return StudyOrigin(study, document["precision"], document["dtype"])

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import StudyError
-from hotswap.studies.storage.rows import METRIC_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CURVE_COLUMNS", "TIMING_COLUMNS", "is_folder", "read_rows", "table_paths", "unreadable", "write_table"]
+__all__ = ["TIMING_COLUMNS", "is_folder", "read_rows", "table_paths", "unreadable", "write_table"]
 
-CURVE_COLUMNS = METRIC_COLUMNS  # those that every table of single runs has: a single run's row is a run's row
 TIMING_COLUMNS = {
     "algorithm": "str",
     "batch_size": "int64",

@@ -31,7 +31,7 @@ from hotswap.studies.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TimingRow", "single_runs", "time_minibatches", "write_curves", "write_table"]
+__all__ = ["TimingRow", "single_runs", "time_minibatches", "write_curves", "write_timings"]
 
 REPEATS, SECONDS = 3, 1.0  # at least so many epochs are timed, for at least so long; the median counts
 
@@ -198,7 +198,7 @@ def _only(study: StudySpec, run: RunSpec) -> StudySpec:
     return replace(study, families=(family,), set_aside=others, batch_sizes=(run.batch_size,), seeds=(run.seed,))
 
 
-def write_table(rows: Sequence[TimingRow], path: Path) -> None:
+def write_timings(rows: Sequence[TimingRow], path: Path) -> None:
     """Write the timings as a Parquet file, whole or not at all."""
     import pandas as pd  # noqa: PLC0415  # only who writes tables needs it
 
