@@ -16,7 +16,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from hotswap.arrays import Array, Device, added_at, namespace, zeros
+from hotswap.arms import Arms
+from hotswap.arrays import Array, Device, added_at, namespace, places, zeros
 from hotswap.errors import CheckpointError, SettingError
 from hotswap.generators import generators
 from hotswap.registry import Registry
@@ -94,6 +95,10 @@ class Bandit(ABC):
             )
         return replaced(state, generator=generators(seeds, device)) if "generator" in arrays_of(state) else state
 
+    def knowing(self, arms: Arms) -> Bandit:
+        """The same bandit, told what its arms stand for. Most do not ask, and are returned as they are."""
+        return self
+
     @abstractmethod
     def propose(self, state: State) -> tuple[Array, State]:
         """The arm `(R,)` to start from, and the state after proposing it."""
@@ -124,6 +129,25 @@ class Bandit(ABC):
         """`(R, K)`: the mean reward of each arm, for tables of statistics; NaN where the state has no such sums."""
         known = hasattr(state, "counts") and hasattr(state, "rewards")
         return mean_rewards(state) if known else self._unknown(state)
+
+    def unsure(self, state: State) -> Array:
+        """`(R,)`: whether the two arms with the best means overlap, so that either may be the better one.
+
+        An arm reaches from its mean as far as its index is away from it, upwards and downwards; an arm whose index is
+        infinite, because it was never tried, overlaps with all. A bandit that does not know means is always unsure.
+        """
+        means, index = self.means(state), self.index(state)
+        xp = namespace(means)
+        untried = xp.logical_not(xp.isfinite(index) & xp.isfinite(means))
+        means = xp.where(untried, 0.0, means)
+        width = abs(xp.where(untried, 0.0, index) - means)
+        place = places(means.shape[1], means)
+        best = means.argmax(axis=1)[:, None] == place
+        others = xp.where(best, -math.inf, means)
+        second = others.argmax(axis=1)[:, None] == place
+        low = xp.where(best, means - width, 0.0).sum(axis=1)
+        high = xp.where(second, means + width, 0.0).sum(axis=1)
+        return untried.any(axis=1) | ((low <= high) if means.shape[1] > 1 else best.any(axis=1) & False)
 
     def _unknown(self, state: State) -> Array:
         index = self.index(state)

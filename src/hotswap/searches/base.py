@@ -15,7 +15,7 @@ the functions that `hotswap.arrays.namespace` gives work for both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from hotswap.arrays import Array, places
 from hotswap.errors import SettingError
@@ -36,6 +36,11 @@ class Search(ABC):
     `hotswap.testing.check_search` checks a search of your own.
     """
 
+    tries: ClassVar[bool] = True
+    """Whether its walks have trials; a step that has none costs what a step of the base optimizer costs."""
+    needs_slope: ClassVar[bool] = False
+    """Whether `observe` has to be told by how much the slope at the start point lets one expect the loss to fall."""
+
     @abstractmethod
     def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> AnyWalk:
         """A walk from `proposal` `(R,)` among `arms` arms, before its first trial.
@@ -45,8 +50,12 @@ class Search(ABC):
         """
 
     @abstractmethod
-    def observe(self, walk: AnyWalk, loss: Array) -> AnyWalk:
-        """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64; it stays as it is where it is done."""
+    def observe(self, walk: AnyWalk, loss: Array, expected: Array | None = None) -> AnyWalk:
+        """The walk after the trial of `walk.arm` gave `loss` `(R,)`, float64; it stays as it is where it is done.
+
+        `expected` `(R,)`, float64, is ⟨g, θ − θ′⟩, by how much the loss would fall from θ to the trial's θ′ if it were
+        linear. It is given to searches with `needs_slope` only, so that others may leave the argument out.
+        """
 
     @abstractmethod
     def choose(self, walk: AnyWalk) -> Array:

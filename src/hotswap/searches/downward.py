@@ -100,7 +100,7 @@ class DownwardSearch(Search):
             best_loss=loss_before,
         )
 
-    def observe(self, walk: Walk, loss: Array) -> Walk:
+    def observe(self, walk: Walk, loss: Array, expected: Array | None = None) -> Walk:
         """See `Search.observe`."""
         xp = namespace(loss)
         loss = xp.where(xp.isfinite(loss) & xp.logical_not(walk.done), loss, math.inf)
