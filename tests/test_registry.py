@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from hotswap import Backtracking, DiscountedUCB, FirstDecrease, LogReduction, RelativeReduction, SettingError
+from hotswap import (
+    Armijo,
+    Backtracking,
+    BothWays,
+    DiscountedUCB,
+    FirstDecrease,
+    LogReduction,
+    NoSearch,
+    RelativeReduction,
+    SettingError,
+)
 from hotswap.bandits import BANDITS
 from hotswap.registry import Registry
 from hotswap.rewards import REWARDS
@@ -13,7 +23,13 @@ from hotswap.searches import SEARCHES
 
 def test_what_is_registered() -> None:
     assert dict(BANDITS) == {"discounted_ucb": DiscountedUCB}
-    assert dict(SEARCHES) == {"backtracking": Backtracking, "first_decrease": FirstDecrease}
+    assert dict(SEARCHES) == {
+        "armijo": Armijo,
+        "backtracking": Backtracking,
+        "both_ways": BothWays,
+        "first_decrease": FirstDecrease,
+        "no_search": NoSearch,
+    }
     assert dict(REWARDS) == {"log_reduction": LogReduction, "relative_reduction": RelativeReduction}
 
 

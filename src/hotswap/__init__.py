@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     )
     from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
-    from hotswap.searches import Backtracking, FirstDecrease, Search
+    from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
 
 _HOME = {
+    "Armijo": "searches",
     "Arms": "arms",
     "Backtracking": "searches",
     "Bandit": "bandits",
+    "BothWays": "searches",
     "CheckpointError": "errors",
     "ClosureError": "errors",
     "DataError": "errors",
@@ -49,6 +51,7 @@ _HOME = {
     "HotSwapWarning": "optim",
     "LogReduction": "rewards",
     "LossError": "errors",
+    "NoSearch": "searches",
     "RelativeReduction": "rewards",
     "Reward": "rewards",
     "Search": "searches",
@@ -64,9 +67,11 @@ _HOME = {
 }
 
 __all__ = [
+    "Armijo",
     "Arms",
     "Backtracking",
     "Bandit",
+    "BothWays",
     "CheckpointError",
     "ClosureError",
     "DataError",
@@ -78,6 +83,7 @@ __all__ = [
     "HotSwapWarning",
     "LogReduction",
     "LossError",
+    "NoSearch",
     "RelativeReduction",
     "Reward",
     "Search",
