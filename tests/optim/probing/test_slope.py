@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,33 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hotswap import Backtracking, ClosureError, HotSwap, HotSwapSGD, in_trial, log_grid
+from hotswap import ClosureError, HotSwap, HotSwapSGD, in_trial, log_grid
 from hotswap.optim.probing.moves import Exact, GradientMove, LinearMove
 from hotswap.optim.probing.moves import slope as module
 from tests.optim.helpers import DEVICES, batches, loss_of, model, move_of
 from tests.optim.probing.test_moves import BASES, Words, sentences
+from tests.searches.searches import Listening
 
 D = torch.float64
 FEW = {"lr": log_grid(1.0, 1e-3, 7)}
 
 
-@dataclass(frozen=True)
-class Listening(Backtracking):
-    """Writes down what it is told to expect."""
-
-    needs_slope = True
-    told: tuple[list[float], ...] = ([],)
-
-    def observe(self, walk: Any, loss: Any, expected: Any = None) -> Any:
-        self.told[0].append(expected)
-        return super().observe(walk, loss)
-
-
 def listening(make: Callable[[Any], HotSwap]) -> tuple[HotSwap, list[float]]:
-    told: list[float] = []
-    optimizer = make(Listening(told=(told,)))
+    search = Listening(0.9)  # much is asked for, so there are several trials
+    optimizer = make(search)
     optimizer.check_closure = False
-    return optimizer, told
+    return optimizer, search.told
 
 
 def check_step(
@@ -49,7 +37,7 @@ def check_step(
     *,
     clip_norm: float | None = None,
     rtol: float = 1e-9,
-) -> int:
+) -> None:
     """One step: what was expected at each trial is ⟨g, θ − θ′⟩, with θ and θ′ read by the closure itself."""
     seen: list[list[Tensor]] = []
 
@@ -72,7 +60,6 @@ def check_step(
     assert len(told) == len(seen) > 0
     assert all(type(number) is float for number in told)
     assert told == pytest.approx(expected, rel=rtol, abs=1e-13)
-    return len(told)
 
 
 @pytest.mark.parametrize("linear", [None, False], ids=["fast", "exact"])
@@ -83,8 +70,8 @@ def test_every_base(name: str, linear: bool | None) -> None:
     parameters = list(net.parameters())
     optimizer, told = listening(lambda search: HotSwap(BASES[name](parameters), FEW, search=search, linear=linear))
     assert (type(move_of(optimizer)) is Exact) == (linear is False)
-    trials = sum(check_step(optimizer, told, parameters, loss_of(net, batch)) for batch in batches(12, dtype=D))
-    assert trials > 15
+    for batch in batches(12, dtype=D):
+        check_step(optimizer, told, parameters, loss_of(net, batch))
 
 
 @pytest.mark.parametrize("device", DEVICES)
