@@ -5,9 +5,24 @@ from hotswap.ensemble.functional import FunctionalModel
 from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
 from hotswap.ensemble.precision import allow_tf32
-from hotswap.ensemble.updates import Elementwise, HotSwapped, Sgd, Update, UpdateRule
+from hotswap.ensemble.updates import (
+    AdaDeltaDirection,
+    AdamDirection,
+    Direction,
+    Elementwise,
+    HotSwapped,
+    Momentum,
+    Plain,
+    Sgd,
+    Update,
+    UpdateRule,
+    Variant,
+)
 
 __all__ = [
+    "AdaDeltaDirection",
+    "AdamDirection",
+    "Direction",
     "Elementwise",
     "Ensemble",
     "EpochTally",
@@ -16,9 +31,12 @@ __all__ = [
     "Measured",
     "Mlp",
     "Model",
+    "Momentum",
+    "Plain",
     "Sgd",
     "TrainingData",
     "Update",
     "UpdateRule",
+    "Variant",
     "allow_tf32",
 ]

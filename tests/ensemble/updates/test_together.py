@@ -6,17 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
 
-from hotswap import Armijo, Arms, Backtracking, BothWays, DiscountedUCB, HotSwap, NoSearch, RelativeReduction, log_grid
+from hotswap import Armijo, Arms, Backtracking, BothWays, DiscountedUCB, NoSearch, RelativeReduction, log_grid
 from hotswap.ensemble import HotSwapped, Mlp
 from hotswap.ensemble.updates import AdamDirection, Momentum, Variant
 from hotswap.ensemble.updates import hot_swapped as module
-from hotswap.errors import SettingError
 from hotswap.guards import Guard
-from hotswap.networks import multilayer_perceptron
 from hotswap.pacing import Pace
-from tests.ensemble.helpers import SIZES, D, batches, flat, train
+from tests.ensemble.helpers import SIZES, D, train
 
 RATES = Arms.of({"lr": log_grid(10, 1e-3, 17)})
 PAPER = Variant(RATES, DiscountedUCB(), Backtracking())

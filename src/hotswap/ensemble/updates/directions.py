@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-__all__ = ["AdamDirection", "Direction", "Momentum", "Plain"]
+__all__ = ["AdaDeltaDirection", "AdamDirection", "Direction", "Momentum", "Plain"]
 
 
 class Direction(ABC):
@@ -71,3 +71,22 @@ class AdamDirection(Direction):
         square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         width = (square / (1 - self.beta2**step)).sqrt_().add_(self.eps)
         gradient.copy_(mean / (1 - self.beta1**step) / width)
+
+
+@dataclass(frozen=True)
+class AdaDeltaDirection(Direction):
+    """`s ← ρs + (1−ρ)g²`, d = √(m+ε) / √(s+ε) · g, and then `m ← ρm + (1−ρ)d²`: `torch.optim.Adadelta`.
+
+    A rate of 1 is AdaDelta itself. Its averages know nothing of the rate, so that the direction is the same for all.
+    """
+
+    rho: float = 0.9
+    eps: float = 1e-6
+    slots: ClassVar[tuple[str, ...]] = ("squares", "moves")
+
+    def turn(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> None:
+        """See `Direction.turn`."""
+        squares, moves = slots["squares"], slots["moves"]
+        squares.mul_(self.rho).addcmul_(gradient, gradient, value=1 - self.rho)
+        gradient.mul_((moves + self.eps).sqrt_().div_((squares + self.eps).sqrt_()))
+        moves.mul_(self.rho).addcmul_(gradient, gradient, value=1 - self.rho)

@@ -33,8 +33,7 @@ from hotswap.studies.specification.settings import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hotswap.ensemble import Model, Update
-    from hotswap.ensemble.updates import Direction, Variant
+    from hotswap.ensemble import Direction, Model, Update, Variant
     from hotswap.studies.specification.study import RunSpec
 
 __all__ = ["DucbFamily", "HotSwapFamily"]
@@ -212,7 +211,7 @@ class HotSwapFamily(HotSwappingFamily):
 
     def variant(self) -> Variant:
         """The same, as an ensemble takes it."""
-        from hotswap.ensemble.updates import AdamDirection, Momentum, Plain, Variant  # noqa: PLC0415  # need torch
+        from hotswap.ensemble import AdamDirection, Momentum, Plain, Variant  # noqa: PLC0415  # need torch
 
         arms = self.hyperparameters
         bandit = self.bandit
