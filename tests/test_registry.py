@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from hotswap import Backtracking, DiscountedUCB, FirstDecrease, LogReduction, RelativeReduction, SettingError
+from hotswap import (
+    UCB1,
+    Backtracking,
+    DiscountedUCB,
+    EpsilonGreedy,
+    Exp3S,
+    FirstDecrease,
+    FixedArm,
+    LogReduction,
+    RelativeReduction,
+    SettingError,
+    SlidingWindowUCB,
+    SmoothedUCB,
+    ThompsonSampling,
+)
 from hotswap.bandits import BANDITS
 from hotswap.registry import Registry
 from hotswap.rewards import REWARDS
@@ -12,7 +26,16 @@ from hotswap.searches import SEARCHES
 
 
 def test_what_is_registered() -> None:
-    assert dict(BANDITS) == {"discounted_ucb": DiscountedUCB}
+    assert dict(BANDITS) == {
+        "discounted_ucb": DiscountedUCB,
+        "epsilon_greedy": EpsilonGreedy,
+        "exp3s": Exp3S,
+        "fixed_arm": FixedArm,
+        "sliding_window_ucb": SlidingWindowUCB,
+        "smoothed_ucb": SmoothedUCB,
+        "thompson_sampling": ThompsonSampling,
+        "ucb1": UCB1,
+    }
     assert dict(SEARCHES) == {"backtracking": Backtracking, "first_decrease": FirstDecrease}
     assert dict(REWARDS) == {"log_reduction": LogReduction, "relative_reduction": RelativeReduction}
 
