@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 
 from hotswap.arms import Arms
-from hotswap.arrays import Array, Device, namespace, places
+from hotswap.arrays import Array, Device, namespace, places, zeros
 from hotswap.bandits.base import Bandit, trials_as_arrays
-from hotswap.errors import CheckpointError, SettingError
+from hotswap.errors import SettingError
 from hotswap.states import State, arrays_of, replaced
 
 __all__ = ["FactoredBandit"]
@@ -35,9 +35,11 @@ class FactoredBandit(Bandit):
     its values' means, and its count the smallest of its values' counts: it cannot have been tried more often. It is
     unsure while one of its axes is.
 
-    Bandits that are not random and have heard the same propose in step: with as many values on two axes, and before
-    any reward tells values apart, both propose their first ones, then both their second ones. A search, which tries
-    further values of the last axis, or a bandit that draws random numbers breaks the step.
+    The axes **begin** one after the other, the last one first: the others begin when each axis after them has had as
+    many steps as it has values. Until then an axis proposes what its bandit would begin with and hears nothing. So
+    values are first compared while all others stay as they are, or are the best ones found so far. Would all begin at
+    once, two axes with as many values would propose both their first ones, then both their second ones, learn the same
+    and go on in step; and every trial with a rate that is far too large would count against the values of all others.
 
     bandit: the bandit of every axis, or a tuple with one for each.
     shape: how many values each hyperparameter has, in the order of `Arms.axes`; None where `knowing` will tell.
@@ -112,27 +114,27 @@ class FactoredBandit(Bandit):
     def start(self, runs: int, arms: int, device: Device = None) -> State:
         """See `Bandit.start`. Fields of the axes' states are called `axis0_…`, `axis1_…`, and so on."""
         self._check_arms(arms)
-        return _joined(tuple(bandit.start(runs, size, device) for bandit, size in self.axes))
+        parts = tuple(bandit.start(runs, size, device) for bandit, size in self.axes)
+        return _joined(parts, zeros((runs,), "int64", device))
 
     def begin(self, runs: int, arms: int, device: Device = None, seeds: Sequence[int] | None = None) -> State:
         """See `Bandit.begin`. Each axis has a seed of its own: seed · (number of axes) + axis."""
         self._check_arms(arms)
         seeds, axes = [0] * runs if seeds is None else seeds, self.axes
-        return _joined(
-            tuple(
-                bandit.begin(runs, size, device, [int(seed) * len(axes) + axis for seed in seeds])
-                for axis, (bandit, size) in enumerate(axes)
-            )
+        parts = tuple(
+            bandit.begin(runs, size, device, [int(seed) * len(axes) + axis for seed in seeds])
+            for axis, (bandit, size) in enumerate(axes)
         )
+        return _joined(parts, zeros((runs,), "int64", device))
 
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
         arm, after = 0, []
-        for (bandit, size), own in zip(self.axes, _parted(state), strict=True):
+        for (bandit, size), first, own in zip(self.axes, self._first_steps, _parted(state), strict=True):
             place, learned = bandit.propose(own)
             arm = arm * size + place
-            after.append(learned)
-        return arm, _with_parts(state, after)
+            after.append(_where(state.step >= first, learned, own))
+        return arm, replaced(_with_parts(state, after), step=state.step + 1)
 
     def index(self, state: State) -> Array:
         """See `Bandit.index`."""
@@ -141,10 +143,11 @@ class FactoredBandit(Bandit):
     def observe(self, state: State, arm: Array, reward: Array, tried: Array | None = None) -> State:
         """See `Bandit.observe`."""
         arm, reward, happened = trials_as_arrays(next(iter(state)), arm, reward, tried)
-        after = [
-            bandit.observe(own, arm // below % size, reward, happened)
-            for (bandit, size), below, own in zip(self.axes, self._below, _parted(state), strict=True)
-        ]
+        after = []
+        axes = zip(self.axes, self._below, self._first_steps, _parted(state), strict=True)
+        for (bandit, size), below, first, own in axes:
+            hears = happened & (state.step > first)[:, None] if first else happened  # the step was counted already
+            after.append(bandit.observe(own, arm // below % size, reward, hears))
         return _with_parts(state, after)
 
     def counts(self, state: State) -> Array:
@@ -172,13 +175,9 @@ class FactoredBandit(Bandit):
             prefix = _prefix(axis)
             saved = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             parts.append(bandit.restored(own, saved, (version - 1) // VERSIONS**axis % VERSIONS + 1))
-        known = tuple(_prefix(axis) for axis in range(len(parts)))
-        if others := sorted(name for name in arrays if not name.startswith(known)):
-            raise CheckpointError(
-                f"The checkpoint is of another bandit: its state has {', '.join(others)}, which FactoredBandit has "
-                "not; use the bandit that it was saved with."
-            )
-        return _with_parts(state, parts)
+        prefixes = tuple(_prefix(axis) for axis in range(len(parts)))
+        others = {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
+        return super().restored(state, {**_fields_of(parts), **others}, self.state_version)
 
     @property
     def _below(self) -> tuple[int, ...]:
@@ -187,6 +186,14 @@ class FactoredBandit(Bandit):
         for _, size in reversed(self.axes[1:]):
             below.insert(0, size * below[0])
         return tuple(below)
+
+    @property
+    def _first_steps(self) -> tuple[int, ...]:
+        """The step in which each axis begins: that of the last one is 0, then as many later as there are values."""
+        first = [0]
+        for _, size in reversed(self.axes[1:]):
+            first.insert(0, size + first[0])
+        return tuple(first)
 
     def _tables(self, state: State, method: str) -> list[Array]:
         """What a method of each axis's bandit says `(R, Kᵢ)`, for every combination `(R, K)`."""
@@ -211,10 +218,10 @@ def _prefix(axis: int) -> str:
     return f"axis{axis}_"
 
 
-def _joined(states: tuple[State, ...]) -> State:
-    """The states of all axes as one, with a field for each of theirs."""
+def _joined(states: tuple[State, ...], step: Array) -> State:
+    """The states of all axes as one, with a field for each of theirs, and the number of proposals made."""
     kind = _joined_type(tuple(type(state) for state in states))
-    return kind(*(array for state in states for array in arrays_of(state).values()))
+    return kind(*(array for state in states for array in arrays_of(state).values()), step)
 
 
 def _parted(state: State) -> list[State]:
@@ -229,9 +236,23 @@ def _parted(state: State) -> list[State]:
 
 def _with_parts(state: State, parts: Sequence[State]) -> State:
     """A joined state of the same kind with the states of the axes as they are now."""
+    return replaced(state, _fields_of(parts))
+
+
+def _fields_of(parts: Sequence[State]) -> dict[str, Array]:
+    """The arrays of the axes' states, as they are called in a joined one."""
+    return {_prefix(axis) + name: array for axis, part in enumerate(parts) for name, array in arrays_of(part).items()}
+
+
+def _where(condition: Array, yes: State, no: State) -> State:
+    """For each run the fields of one state or of the other."""
+    xp, others = namespace(condition), arrays_of(no)
     return replaced(
-        state,
-        {_prefix(axis) + name: array for axis, part in enumerate(parts) for name, array in arrays_of(part).items()},
+        yes,
+        {
+            name: xp.where(condition.reshape(-1, *(1,) * (len(array.shape) - 1)), array, others[name])
+            for name, array in arrays_of(yes).items()
+        },
     )
 
 
@@ -244,9 +265,9 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 def _joined_type(kinds: tuple[type[Any], ...]) -> type[Any]:
     """A named tuple with the fields of all kinds, whose objects can be copied and pickled."""
     names = [_prefix(axis) + name for axis, kind in enumerate(kinds) for name in _names(kind)]
-    plain = namedtuple("FactoredState", names)  # type: ignore[misc]  # which fields it has is known now and not before
+    plain = namedtuple("FactoredState", [*names, "step"])  # type: ignore[misc]  # which fields it has is known now and not before
 
     def reduced(self: Any) -> tuple[Any, ...]:
-        return _joined, (tuple(_parted(self)),)  # by its parts: the type itself is in no module
+        return _joined, (tuple(_parted(self)), self.step)  # by its parts: the type itself is in no module
 
     return type("FactoredState", (plain,), {"__slots__": (), "__reduce__": reduced, "kinds": kinds})

@@ -39,8 +39,8 @@ class SlidingWindowUCB(Bandit):
 
         ucb = rewards / counts + sqrt(c · ln(n) / counts),    n = Σ counts = min(trials so far, window).
 
-    An arm without a trial in the window has ucb = +∞ and is tried again, the lowest index first. So every arm is
-    visited at least once in a window, whatever it paid before: where `DiscountedUCB` lets the past fade, this bandit
+    An arm without a trial in the window has ucb = +∞ and is tried again, the lowest index first. So no arm stays away
+    for much longer than a window, whatever it paid before: where `DiscountedUCB` lets the past fade, this bandit
     forgets it at once and completely. After an abrupt change it is free of the old rewards after one window.
 
     The window counts trials, not steps; a step of the paper's search has about two. The default of 1000 is about 400
