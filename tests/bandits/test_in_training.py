@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from hotswap import (
     UCB1,
@@ -62,6 +61,11 @@ def trained(optimizer: HotSwap, net: nn.Module, data: list[Any]) -> list[int]:
     return starts
 
 
+@torch.no_grad()
+def total_loss(net: nn.Module, data: list[Any]) -> float:
+    return sum(float(loss_of(net, batch)()) for batch in data)
+
+
 SWAPPED: dict[str, dict[str, Any]] = {"lr": {"lr": RATES}, "two": {"lr": RATES, "momentum": [0.9, 0.5, 0.0]}}
 PAIRS = [(bandit, "lr") for bandit in ALL] + [
     (bandit, "two")
@@ -83,10 +87,9 @@ def built(bandit: Bandit, swapped: str, seed: int = 3) -> tuple[nn.Module, HotSw
 def test_in_an_optimizer(bandit: Bandit, swapped: str) -> None:
     data = batches(90)
     net, optimizer = built(bandit, swapped)
-    before = sum(float(loss_of(net, batch)()) for batch in data)
+    before = total_loss(net, data)
     trained(optimizer, net, data[:60])
-    after = sum(float(loss_of(net, batch)()) for batch in data)
-    assert after < 0.8 * before
+    assert total_loss(net, data) < 0.8 * before
     rows = optimizer.statistics()
     assert len(str(rows).splitlines()) == 1 + len(optimizer.arms)
     assert sum(row.count for row in rows) > 1
@@ -123,7 +126,7 @@ def test_in_an_ensemble(bandit: Bandit) -> None:
         torch.testing.assert_close(arrays_of(alone.learned)[name][0], tensor[1], rtol=1e-9, atol=1e-12, msg=name)
 
 
-@pytest.mark.parametrize("bandit", ALL, ids=repr)
+@pytest.mark.parametrize("bandit", [SlidingWindowUCB(window=60), Exp3S()], ids=repr)  # the others: below, in less time
 def test_an_ensemble_that_compiles_without_a_break(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
     plain, traced = ensemble(bandit, [0, 1]), ensemble(bandit, [0, 1])
@@ -163,10 +166,3 @@ def test_every_method_compiles_without_a_break(bandit: Bandit) -> None:
         for table, same in zip([*tables, *one], [*others, *other], strict=True):
             assert torch.equal(table, same)
     torch._dynamo.reset()
-
-
-def test_the_problem_is_one_that_can_be_learned() -> None:
-    """Without steps, the loss of the first test would stay as it is."""
-    net = model()
-    x, y = batches(1)[0]
-    assert cross_entropy(net(x), y) > 0.8

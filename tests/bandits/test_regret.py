@@ -25,7 +25,7 @@ from hotswap import (
     log_grid,
 )
 
-RUNS = 30
+RUNS = 20
 C = 0.02  # 2·s² for means that differ by about s = 0.1, as the docstring of UCB1 says
 
 
@@ -45,7 +45,7 @@ def stationary(steps: int = 1000) -> Any:
     return np.tile([0.1, 0.5, 0.3, 0.2, 0.6, 0.0], (steps, 1))
 
 
-def abrupt(steps: int = 3000) -> Any:
+def abrupt(steps: int = 2700) -> Any:
     """The arm that was the worst becomes the best, twice."""
     thirds = [[0.1, 0.5, 0.3, 0.9, 0.2], [0.8, 0.1, 0.3, 0.0, 0.2], [0.0, 0.1, 0.9, 0.1, 0.2]]
     return np.repeat(thirds, steps // 3, axis=0)
@@ -113,7 +113,7 @@ def test_drift(name: str) -> None:
 
 
 def hostile(bandit: Bandit, steps: int = 1500) -> Any:
-    """Rewards `(steps, 2)` of an opponent who foresees a bandit that does not draw: what it will propose pays nothing."""
+    """Rewards `(steps, 2)` of an opponent who foresees a bandit that is not random: what it proposes pays nothing."""
     state, rewards = bandit.begin(1, 2), []
     for _ in range(steps):
         arm, state = bandit.propose(state)
@@ -126,7 +126,7 @@ def hostile(bandit: Bandit, steps: int = 1500) -> Any:
     "victim", [UCB1(exploration=C), DiscountedUCB(discount=0.98), SlidingWindowUCB(window=100)], ids=repr
 )
 def test_an_opponent_who_foresees_what_is_not_random(victim: Bandit) -> None:
-    """It earns nothing at all, whereas the better one of two arms would have earned half; Exp3.S comes close to that."""
+    """It earns nothing at all, whereas the better one of two arms would have earned half; Exp3.S comes near that."""
     rewards = hostile(victim)
     steps = len(rewards)
     assert regret(victim, rewards, noise=0.0) == 1.0
@@ -142,10 +142,3 @@ def test_many_ordered_arms() -> None:
     smoothed = regret(SmoothedUCB(width=0.25, discount=0.98, exploration=C, rates=rates), means)
     assert smoothed < 0.5 * regret(DiscountedUCB(discount=0.98, exploration=C), means)
     assert smoothed < 0.75 * regret(UCB1(exploration=C), means)
-
-
-def test_arms_that_are_not_ordered_gain_nothing_from_smoothing() -> None:
-    """The same hill, cut up and shuffled."""
-    means = ordered()[:, np.random.default_rng(0).permutation(60)]
-    wide, narrow = (SmoothedUCB(width=width, discount=0.98, exploration=C) for width in (0.25, 1e-3))
-    assert regret(wide, means) > 0.5 * regret(narrow, means)
