@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import hotswap
 from hotswap import (
@@ -67,6 +69,22 @@ def test_every_registered_bandit(name: str) -> None:
 @pytest.mark.parametrize("bandit", FACTORED, ids=repr)
 def test_factored_bandits(bandit: Bandit) -> None:
     check_bandit(bandit, any_arms=False)
+
+
+@given(
+    bandit=st.sampled_from([*GOOD, *FACTORED, *(BANDITS[name]() for name in BANDITS if name != "fixed_arm")]),
+    rewards=st.lists(st.tuples(*[st.floats(-100, 100)] * 3), min_size=1, max_size=30),
+)
+@settings(max_examples=80, deadline=None)
+def test_numbers_stay_numbers_whatever_is_paid(bandit: Bandit, rewards: list[tuple[float, ...]]) -> None:
+    state = bandit.begin(1, 6)
+    for paid in rewards * 2:
+        arm, state = bandit.propose(state)
+        assert 0 <= arm[0] < 6
+        state = bandit.observe(state, [[arm[0], (arm[0] + 1) % 6, arm[0]]], [paid])
+        assert not any(np.isnan(array).any() for array in arrays_of(state).values())
+        assert not np.isnan(bandit.index(state)).any()
+        assert np.isfinite(bandit.means(state)).all()
 
 
 def test_bandits_that_cannot_learn() -> None:
