@@ -14,9 +14,11 @@ def test_exactly_these_names_are_public() -> None:
     assert sorted(hotswap.__all__) == hotswap.__all__
     assert set(hotswap.__all__) == set(hotswap._HOME) | {"__version__"}
     assert hotswap.__all__ == [
+        "Armijo",
         "Arms",
         "Backtracking",
         "Bandit",
+        "BothWays",
         "CheckpointError",
         "ClosureError",
         "DataError",
@@ -32,6 +34,7 @@ def test_exactly_these_names_are_public() -> None:
         "HotSwapWarning",
         "LogReduction",
         "LossError",
+        "NoSearch",
         "RelativeReduction",
         "Reward",
         "Search",

@@ -6,13 +6,16 @@ import pytest
 
 from hotswap import (
     UCB1,
+    Armijo,
     Backtracking,
+    BothWays,
     DiscountedUCB,
     EpsilonGreedy,
     Exp3S,
     FirstDecrease,
     FixedArm,
     LogReduction,
+    NoSearch,
     RelativeReduction,
     SettingError,
     SlidingWindowUCB,
@@ -36,7 +39,13 @@ def test_what_is_registered() -> None:
         "thompson_sampling": ThompsonSampling,
         "ucb1": UCB1,
     }
-    assert dict(SEARCHES) == {"backtracking": Backtracking, "first_decrease": FirstDecrease}
+    assert dict(SEARCHES) == {
+        "armijo": Armijo,
+        "backtracking": Backtracking,
+        "both_ways": BothWays,
+        "first_decrease": FirstDecrease,
+        "no_search": NoSearch,
+    }
     assert dict(REWARDS) == {"log_reduction": LogReduction, "relative_reduction": RelativeReduction}
 
 

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     )
     from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
-    from hotswap.searches import Backtracking, FirstDecrease, Search
+    from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
 
 _HOME = {
+    "Armijo": "searches",
     "Arms": "arms",
     "Backtracking": "searches",
     "Bandit": "bandits",
+    "BothWays": "searches",
     "CheckpointError": "errors",
     "ClosureError": "errors",
     "DataError": "errors",
@@ -64,6 +66,7 @@ _HOME = {
     "HotSwapWarning": "optim",
     "LogReduction": "rewards",
     "LossError": "errors",
+    "NoSearch": "searches",
     "RelativeReduction": "rewards",
     "Reward": "rewards",
     "Search": "searches",
@@ -83,9 +86,11 @@ _HOME = {
 }
 
 __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
+    "Armijo",
     "Arms",
     "Backtracking",
     "Bandit",
+    "BothWays",
     "CheckpointError",
     "ClosureError",
     "DataError",
@@ -101,6 +106,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "HotSwapWarning",
     "LogReduction",
     "LossError",
+    "NoSearch",
     "RelativeReduction",
     "Reward",
     "Search",

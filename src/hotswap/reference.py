@@ -13,6 +13,8 @@ of the paper's appendix; rules are those by which this project fills in what the
  8. a negative loss has no logarithm: an error;
  9. the first arms are catastrophically large, so rule 7 is on the main path;
 10. with headroom h a walk starts h arms above the proposal; one arm is legal, no exploration too.
+
+Other searches than the paper's are functions at the end: `armijo`, `both_ways`, `no_search`.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ducb", "Step", "hot_swap", "hot_swap_ducb"]
+__all__ = ["Ducb", "Step", "Trial", "armijo", "both_ways", "hot_swap", "hot_swap_ducb", "no_search"]
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array, object], float]
 Gradient = Callable[[Array, object], Array]
+Trial = Callable[[int], tuple[float, float]]
+"""Tries an arm. Returns the loss there, +inf if it is not finite, and by how much it was expected to fall."""
+OtherSearch = Callable[[Trial, float, int, int], "int | None"]
+"""Takes an arm, or none: from trials, the loss at the start point, the proposal and the number of arms."""
 
 
 def hot_swap(  # Algorithm 1: general hot swapped optimization
@@ -66,6 +72,7 @@ class Ducb:
     headroom: int = 0
     when_stuck: str = "stay"
     first_decrease: bool = False
+    other_search: OtherSearch | None = None
     t: int = -1  # Algorithm 2, line 4
     rewards: Array = field(init=False)
     counts: Array = field(init=False)
@@ -143,7 +150,30 @@ class Ducb:
     def step(self, f: Objective, g: Gradient, batch: object, theta: Array) -> Step:
         """One pass through Algorithm 2's loop."""
         self.t += 1
-        return self.backtracking_line_search_with_rewards(f, g, batch, theta, self.initial_alpha_index())
+        proposal = self.initial_alpha_index()
+        if self.other_search is not None:
+            return self.other_search_with_rewards(self.other_search, f, g, batch, theta, proposal)
+        return self.backtracking_line_search_with_rewards(f, g, batch, theta, proposal)
+
+    def other_search_with_rewards(
+        self, search: OtherSearch, f: Objective, g: Gradient, batch: object, theta: Array, proposal: int
+    ) -> Step:
+        """Another search in the place of the paper's: every arm that it tries is rewarded."""
+        f_start, gradient = f(theta, batch), g(theta, batch)
+        trials: list[tuple[int, float]] = []
+
+        def trial(index: int) -> tuple[float, float]:
+            there = theta - self.alphas[index] * gradient
+            raw = f(there, batch)
+            trials.append((index, raw))
+            f_current = raw if math.isfinite(raw) else math.inf
+            self.grant_reward(index, f_start, f_current)
+            return f_current, float(np.sum(gradient * (theta - there)))
+
+        arm = search(trial, f_start, proposal, len(self.alphas))
+        if arm is not None:
+            theta = theta - self.alphas[arm] * gradient
+        return Step(trials[0][0] if trials else 0, trials, arm, theta)
 
 
 def hot_swap_ducb(f: Objective, g: Gradient, theta: Array, batches: Iterable[object], model: Ducb) -> list[Step]:
@@ -153,3 +183,57 @@ def hot_swap_ducb(f: Objective, g: Gradient, theta: Array, batches: Iterable[obj
         steps.append(model.step(f, g, batch, theta))
         theta = steps[-1].theta
     return steps
+
+
+def armijo(
+    trial: Trial,
+    f_start: float,
+    proposal: int,
+    arms: int,
+    *,
+    slope: float = 0.1,
+    headroom: int = 0,
+    when_stuck: str = "stay",
+    max_trials: int | None = None,
+) -> int | None:
+    """The first arm, from the proposal to smaller rates, that lowers the loss by `slope` times what was expected."""
+    start = max(0, proposal - headroom)
+    end = arms if max_trials is None else min(arms, start + max_trials)
+    losses: dict[int, float] = {}
+    for index in range(start, end):
+        losses[index], expected = trial(index)
+        if losses[index] < f_start and f_start - losses[index] >= slope * expected:
+            return index
+    stuck = {"stay": None, "start": start, "smallest": end - 1}[when_stuck]
+    return stuck if stuck is not None and math.isfinite(losses[stuck]) else None
+
+
+def both_ways(trial: Trial, f_start: float, proposal: int, arms: int, *, max_trials: int | None = None) -> int | None:
+    """Upwards from the proposal while that helps; where it does not help even once, downwards."""
+    losses: dict[int, float] = {}
+
+    def better(index: int, beside: float) -> bool:
+        losses[index] = trial(index)[0]
+        return losses[index] < beside
+
+    def may_try(index: int) -> bool:
+        return 0 <= index < arms and (max_trials is None or len(losses) < max_trials)
+
+    if better(proposal, f_start):
+        index = proposal - 1
+        while may_try(index) and better(index, losses[index + 1]):
+            index -= 1
+    climbed = proposal - 1 in losses and losses[proposal - 1] < losses[proposal]
+    index = proposal + 1
+    while not climbed and may_try(index):
+        worse = not better(index, losses[index - 1]) and losses[index] > losses[index - 1]
+        if worse and min(losses.values()) < f_start:
+            break
+        index += 1
+    best = min(losses, key=lambda arm: losses[arm])  # of equal ones that which was tried first
+    return best if losses[best] < f_start else None
+
+
+def no_search(trial: Trial, f_start: float, proposal: int, arms: int) -> int | None:
+    """The proposal, whatever it does."""
+    return proposal

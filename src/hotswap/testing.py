@@ -62,6 +62,8 @@ def check_bandit(bandit: Bandit, *, learns: bool = True, any_arms: bool = True) 
 def check_search(search: Search) -> None:
     """Check that a search ends, stays among the arms, and walks the same way alone, beside others, and in torch.
 
+    One with `tries = False` must have ended where it begins, and takes an arm of the row or none.
+
     Raises:
         AssertionError: It does something that a search must not do; the sentence says what.
     """
@@ -73,9 +75,11 @@ def check_search(search: Search) -> None:
         losses[generator.random(losses.shape) < 0.05] = np.inf
         losses[0], losses[1], losses[2] = np.nan, np.linspace(0.9, 0.1, arms), np.linspace(0.1, 3.0, arms)
         proposals = generator.integers(0, arms, len(losses))
-        alone = [_walk_alone(search, losses[run], int(proposals[run]), row) for run in range(len(losses))]
+        slopes = generator.uniform(-0.2, 1.0, losses.shape)
+        slopes[generator.random(losses.shape) < 0.05] = np.nan
+        alone = [_walk_alone(search, losses[run], slopes[run], int(proposals[run]), row) for run in range(len(losses))]
         for kind, array in (("NumPy", np.asarray), ("torch", torch.from_numpy)):
-            _check_walks(search, kind, array(losses), array(proposals), row, alone)
+            _check_walks(search, kind, array(losses), array(slopes), array(proposals), row, alone)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
@@ -303,7 +307,11 @@ def _check_agreement(bandit: Bandit) -> None:
 BEFORE = 1.0  # the loss at the start point
 
 
-def _walk_alone(search: Search, losses: Any, proposal: int, row: int | None) -> tuple[list[int], int]:
+def _observe(search: Search, walk: AnyWalk, loss: Array, slope: Array) -> AnyWalk:
+    return search.observe(walk, loss, slope) if search.needs_slope else search.observe(walk, loss)
+
+
+def _walk_alone(search: Search, losses: Any, slopes: Any, proposal: int, row: int | None) -> tuple[list[int], int]:
     """The arms that one run tries, as plain numbers, and the one it takes."""
     arms = len(losses)
     walk = search.begin(proposal, BEFORE, arms=arms, row=row)
@@ -311,16 +319,21 @@ def _walk_alone(search: Search, losses: Any, proposal: int, row: int | None) -> 
     first = proposal // row * row if row else 0
     last = first + (row or arms) - 1
     tried: list[int] = []
+    _say(walk.done or search.tries, search, "it has `tries = False`, but its walk begins with a trial.")
     while not walk.done:
         _say(first <= walk.arm <= last, search, f"it walks to arm {walk.arm}, but it has to stay in {first} to {last}.")
         tried.append(int(walk.arm))
         _say(len(tried) <= 10 * arms, search, f"its walk does not end: {len(tried)} trials among {arms} arms.")
         before = copy.deepcopy(walk)
-        after = search.observe(walk, float(losses[walk.arm]))
+        after = _observe(search, walk, float(losses[walk.arm]), float(slopes[walk.arm]))
         same = arrays_of(walk) == arrays_of(before)
         _say(same, search, "observe() changes the walk that it is given; return another one.")
         walk = after
     chosen = int(search.choose(walk))
+    if not search.tries:
+        fine = chosen == -1 or first <= chosen <= last
+        _say(fine, search, f"it takes arm {chosen}, but it has to stay in {first} to {last}.")
+        return tried, chosen
     _say(chosen == -1 or chosen in tried, search, f"it takes arm {chosen}, which it has not tried.")
     fine = chosen == -1 or np.isfinite(losses[chosen])
     _say(fine, search, f"it takes arm {chosen}, whose loss was {losses[chosen]}.")
@@ -336,6 +349,7 @@ def _check_walks(
     search: Search,
     kind: str,
     losses: Array,
+    slopes: Array,
     proposals: Array,
     row: int | None,
     alone: list[tuple[list[int], int]],
@@ -345,7 +359,7 @@ def _check_walks(
     before = _array(np.full(runs, BEFORE), None if kind == "NumPy" else CPU)
     walk = search.begin(proposals, before, arms=arms, row=row)
     form = _form(walk)
-    for trial in range(max(len(tried) for tried, _ in alone)):
+    for trial in range(max(len(tried) for tried, _ in alone) + 1):  # and one when all have ended
         done = _numpy(walk.done)
         expected = [tried[trial] if trial < len(tried) else None for tried, _ in alone]
         now = [None if ended else int(arm) for ended, arm in zip(done, _numpy(walk.arm), strict=True)]
@@ -353,8 +367,8 @@ def _check_walks(
         foreseen = _numpy(search.foresee(walk, 3))
         fine = foreseen.shape == (runs, 3) and (foreseen[:, 0] == _numpy(walk.arm))[~done].all()
         _say(fine, search, f"foresee(walk, 3) must be of shape ({runs}, 3) and begin with the walk's arm.")
-        shown = losses[np.arange(runs), _numpy(walk.arm).clip(0, arms - 1)]
-        after = search.observe(walk, shown)
+        here = np.arange(runs), _numpy(walk.arm).clip(0, arms - 1)
+        after = _observe(search, walk, losses[here], slopes[here])
         _say(_form(after) == form, search, f"shapes or types of its walk change in {kind}: {form} to {_form(after)}.")
         _check_finished(search, kind, walk, after)
         walk = after

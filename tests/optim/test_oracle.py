@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwap, HotSwapSGD, log_grid
+from hotswap import Armijo, Backtracking, BothWays, DiscountedUCB, FirstDecrease, HotSwap, HotSwapSGD, log_grid
 from hotswap.optim.probing.moves import Exact, GradientMove, LinearMove
-from hotswap.reference import Ducb, hot_swap, hot_swap_ducb
+from hotswap.reference import Ducb, armijo, both_ways, hot_swap, hot_swap_ducb
 from tests.optim.helpers import move_of
 from tests.problems import PROBLEMS, Problem, exploding, network, quadratic, rosenbrock
 
@@ -38,6 +38,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "prose": ({"search": FirstDecrease()}, {"first_decrease": True}),
     "start": ({"search": Backtracking(when_stuck="start")}, {"when_stuck": "start"}),
     "smallest": ({"search": Backtracking(when_stuck="smallest")}, {"when_stuck": "smallest"}),
+    "armijo": ({"search": Armijo()}, {"other_search": armijo}),
+    "both ways": ({"search": BothWays()}, {"other_search": both_ways}),
     "forgetful": ({"bandit": DiscountedUCB(0.5, 1e-2)}, {"gamma": 0.5, "explore_const": 1e-2}),
     "ucb1": ({"bandit": DiscountedUCB(1.0, 1.0)}, {"gamma": 1.0, "explore_const": 1.0}),
     "greedy": ({"bandit": DiscountedUCB(exploration=0.0)}, {"explore_const": 0.0}),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwap, HotSwapSGD, in_trial
+from hotswap import Backtracking, BothWays, DiscountedUCB, FirstDecrease, HotSwap, HotSwapSGD, Search, in_trial
 from tests.problems import network
 
 strange = st.sampled_from([math.nan, math.inf, -math.inf, 1e38, 0.0])
@@ -22,9 +22,13 @@ def bits(parameter: nn.Parameter) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("base", ["sgd", "momentum", "adam"])
-@given(losses=trial_losses, discount=st.floats(0.05, 1.0), search=st.sampled_from([Backtracking(), FirstDecrease()]))
+@given(
+    losses=trial_losses,
+    discount=st.floats(0.05, 1.0),
+    search=st.sampled_from([Backtracking(), FirstDecrease(), BothWays()]),
+)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_losses(base: str, losses: list[float], discount: float, search: Backtracking) -> None:
+def test_any_losses(base: str, losses: list[float], discount: float, search: Search) -> None:
     """Trials return made-up losses, finite or not; the start is always 1."""
     parameter = nn.Parameter(torch.tensor([0.1, -3.3e-5, 7e4, 1e-30]))
     arms, bandit = [10.0, 1.0, 0.1, 0.01], DiscountedUCB(discount)

@@ -1,12 +1,12 @@
-"""A search that walks up first, for tests."""
+"""Searches for tests: one that walks up first, and one that writes down what it hears."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from hotswap import Search
+from hotswap import Armijo, Search
 from hotswap.arrays import Array, namespace
 
 
@@ -60,3 +60,14 @@ class UpThenDown(Search):
 
     def choose(self, walk: Climb) -> Array:
         return walk.best
+
+
+@dataclass(frozen=True)
+class Listening(Armijo):
+    """Writes down what it is told to expect."""
+
+    told: list[float] = field(default_factory=list, compare=False)
+
+    def observe(self, walk: Any, loss: Array, expected: Array | None = None) -> Any:
+        self.told.append(expected)  # type: ignore[arg-type]  # one run: a number
+        return super().observe(walk, loss, expected)

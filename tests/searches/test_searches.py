@@ -13,31 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hotswap.searches
-from hotswap import Backtracking, DiscountedUCB, FirstDecrease, HotSwapSGD, Search, SettingError
+from hotswap import (
+    Armijo,
+    Backtracking,
+    BothWays,
+    DiscountedUCB,
+    FirstDecrease,
+    HotSwapSGD,
+    NoSearch,
+    Search,
+    SettingError,
+)
 from hotswap.arrays import namespace
 from hotswap.ensemble import Ensemble, HotSwapped, Mlp, TrainingData
 from hotswap.searches import DownwardSearch
-from hotswap.states import arrays_of
 from hotswap.testing import check_search
+from tests.searches.helpers import check_walks, shown, walk_through
 from tests.searches.searches import UpThenDown
 
-SEARCHES = [Backtracking, FirstDecrease]
-
-
-def walk_through(
-    search: Search, losses: list[float], before: float, proposal: int = 0, row: int | None = None
-) -> tuple[list[int], int]:
-    """The arms a search tries when arm k gives `losses[k]`, and the one it takes: as numbers, as arrays, the same."""
-    number = search.begin(proposal, before, arms=len(losses), row=row)
-    array = search.begin(np.array([proposal]), np.array([before]), arms=len(losses), row=row)
-    tried = []
-    while not number.done:
-        tried.append(number.arm)
-        number = search.observe(number, losses[number.arm])
-        array = search.observe(array, np.array([losses[array.arm.item()]]))
-        assert {name: field.item() for name, field in arrays_of(array).items()} == arrays_of(number)
-    assert search.choose(array).item() == search.choose(number)
-    return tried, search.choose(number)
+DOWNWARD: list[type[DownwardSearch]] = [Armijo, Backtracking, FirstDecrease]
+SEARCHES: list[type[Search]] = [*DOWNWARD, BothWays, NoSearch]
 
 
 def test_every_public_search_is_here() -> None:
@@ -50,24 +45,6 @@ def test_every_public_search_is_here() -> None:
 
 
 INF, NAN = math.inf, math.nan
-
-
-def check_walks(search: Search, cases: list[tuple[list[float], int, list[int], int]], row: int | None = None) -> None:
-    """Walks from a loss of 1.0 with losses, proposals, arms tried and arm taken: as numbers, in NumPy, in torch; alone
-    and all of them together."""
-    for losses, proposal, tried, taken in cases:
-        assert walk_through(search, losses, 1.0, proposal, row) == (tried, taken)
-    table = np.array([losses for losses, *_ in cases])
-    proposals = np.array([proposal for _, proposal, *_ in cases])
-    for array in (np.asarray, torch.from_numpy):
-        walk = search.begin(array(proposals), array(np.ones(len(cases))), arms=table.shape[1], row=row)
-        tried_by_run: list[list[int]] = [[] for _ in cases]
-        while not walk.done.all():
-            for run, (arm, done) in enumerate(zip(walk.arm.tolist(), walk.done.tolist(), strict=True)):
-                tried_by_run[run] += [] if done else [arm]
-            walk = search.observe(walk, array(table[np.arange(len(cases)), np.asarray(walk.arm)]))
-        assert tried_by_run == [tried for _, _, tried, _ in cases]
-        assert search.choose(walk).tolist() == [taken for *_, taken in cases]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +115,7 @@ def test_a_walk_stays_in_its_row() -> None:
 loss = st.one_of(st.floats(0, 10), st.sampled_from([NAN, INF, -INF, 1e38]))
 
 
-@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize("kind", DOWNWARD)
 @given(
     table=st.integers(1, 6).flatmap(lambda k: st.lists(st.lists(loss, min_size=k, max_size=k), min_size=1, max_size=5)),
     headroom=st.integers(0, 2),
@@ -148,14 +125,14 @@ loss = st.one_of(st.floats(0, 10), st.sampled_from([NAN, INF, -INF, 1e38]))
 def test_many_runs_at_once_are_the_same_as_one_by_one(
     kind: type[DownwardSearch], table: list[list[float]], headroom: int, data: st.DataObject
 ) -> None:
-    search = kind(headroom)
+    search = kind(headroom=headroom)
     arms = len(table[0])
     proposals = data.draw(st.lists(st.integers(0, arms - 1), min_size=len(table), max_size=len(table)))
     losses = torch.tensor(table, dtype=torch.float64)
     walk = search.begin(torch.tensor(proposals), torch.ones(len(table), dtype=torch.float64), arms=arms)
     trips = 0
     while not walk.done.all():
-        walk = search.observe(walk, losses.gather(1, walk.arm.unsqueeze(1)).squeeze(1))
+        walk = shown(search, walk, losses.gather(1, walk.arm.unsqueeze(1)).squeeze(1), torch.zeros(len(table)))
         trips += 1
         assert trips <= arms
     for run, proposal in enumerate(proposals):
@@ -176,7 +153,7 @@ def test_many_runs_at_once_are_the_same_as_one_by_one(
         ({"max_trials": True}, "max_trials must be"),
     ],
 )
-@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize("kind", DOWNWARD)
 def test_refuses(kind: type[DownwardSearch], settings_: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         kind(**settings_)
@@ -184,7 +161,16 @@ def test_refuses(kind: type[DownwardSearch], settings_: dict[str, Any], message:
 
 @pytest.mark.parametrize(
     "search",
-    [*(kind() for kind in SEARCHES), Backtracking(2, "start", 3), FirstDecrease(1, "smallest"), UpThenDown()],
+    [
+        *(kind() for kind in SEARCHES),
+        Backtracking(2, "start", 3),
+        Backtracking(when_stuck="start"),
+        FirstDecrease(1, "smallest"),
+        Armijo(0.5, 1, "start", 4),
+        Armijo(0.9, when_stuck="smallest"),
+        BothWays(max_trials=2),
+        UpThenDown(),
+    ],
     ids=repr,
 )
 def test_every_search_conforms(search: Search) -> None:
@@ -261,9 +247,40 @@ class ForeseesElsewhere(Backtracking):
         return super().foresee(walk, count) * 0
 
 
+@dataclass(frozen=True)
+class TriesAfterAll(Backtracking):
+    tries = False
+
+
+@dataclass(frozen=True)
+class TakesAnotherRow(NoSearch):
+    def choose(self, walk: Any) -> Any:
+        return walk.arm * 0 + 11
+
+
+@dataclass(frozen=True)
+class ForgetsToSayThatItDoesNotTry(NoSearch):
+    tries = True
+
+
+@dataclass(frozen=True)
+class ForgetsItsFirstTrial(Backtracking):
+    """What it is shown after the end of its walk takes the place of its first trial."""
+
+    when_stuck: Any = "start"
+
+    def observe(self, walk: Any, loss: Any, expected: Any = None) -> Any:
+        after = super().observe(walk, loss)
+        return after._replace(first=namespace(loss).where(walk.done, math.inf, after.first))
+
+
 @pytest.mark.parametrize(
     ("search", "sentence"),
     [
+        (TriesAfterAll(), "it has `tries = False`, but its walk begins with a trial"),
+        (TakesAnotherRow(), "it takes arm 11, but it has to stay in"),
+        (ForgetsToSayThatItDoesNotTry(), "takes arm .*, which it has not tried"),
+        (ForgetsItsFirstTrial(), "a walk that has ended changes"),
         (Endless(), "Endless: its walk does not end"),
         (LeavesItsRow(), "it walks to arm .*, but it has to stay in"),
         (TakesWhatItDidNotTry(), "takes arm .*, which it has not tried"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -40,6 +40,8 @@ class EpochTally:
     arms: list[list[float]]
     """How often each arm was taken; empty for algorithms without arms."""
     steps: int
+    totals: dict[str, list[float]] = field(default_factory=dict)
+    """Sums over the whole run so far, by name."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,12 @@ class Ensemble:
         self.update, self.data, self.batch_size, self.data_seed = update, data, batch_size, data_seed
         self.steps = len(data.train_x) // batch_size  # full minibatches only
         device = data.train_x.device
-        self._order = torch.zeros((self.steps, batch_size), dtype=torch.int64, device=device)
+        self._order = torch.zeros((self.steps + 1, batch_size), dtype=torch.int64, device=device)
         self._now = torch.zeros(1, dtype=torch.int64, device=device)
         self._x = torch.zeros_like(data.train_x[:batch_size])
         self._y = torch.zeros_like(data.train_y[:batch_size])
+        if update.looks_ahead:
+            update.next_minibatch = torch.zeros_like(self._x), torch.zeros_like(self._y)
         self._parts: dict[str, Callable[[], None]] | None = None
 
     def state(self) -> dict[str, Tensor]:
@@ -90,13 +94,19 @@ class Ensemble:
         be at work when this returns; see `wait`.
         """
         parts = self.ready()
-        shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
-        rows = torch.randperm(len(self.data.train_x), generator=shuffle)[: self.steps * self.batch_size]
-        self._order.copy_(rows.view(self.steps, self.batch_size))
+        used = self.steps * self.batch_size
+        self._order[: self.steps] = self._shuffled(epoch)[:used].view(self.steps, self.batch_size)
+        if self.update.looks_ahead:  # after the last minibatch comes the first of the next epoch
+            self._order[self.steps] = self._shuffled(epoch + 1)[: self.batch_size]
         self._now.zero_()
         self.update.begin_epoch(epoch, watched=watched)
         for number in range(self.steps):
             self.update.step(lambda name: parts[name](), number)
+
+    def _shuffled(self, epoch: int) -> Tensor:
+        """The training samples in the order in which an epoch sees them."""
+        shuffle = torch.Generator().manual_seed(self.data_seed * 1_000_003 + epoch)
+        return torch.randperm(len(self.data.train_x), generator=shuffle)
 
     def wait(self) -> None:
         """Return when the device has finished all work that it was given."""
@@ -111,14 +121,20 @@ class Ensemble:
             gradient_norm=(tally.norm / tally.norms).tolist(),
             arms=tally.arms.tolist(),
             steps=self.steps,
+            totals={name: total.tolist() for name, total in tally.totals.items()},
         )
 
     def _load(self) -> None:
         """Copy the next minibatch into the tensors that every piece of a step reads."""
-        rows = self._order.index_select(0, self._now).view(-1)
-        torch.index_select(self.data.train_x, 0, rows, out=self._x)
-        torch.index_select(self.data.train_y, 0, rows, out=self._y)
+        self._read(self._x, self._y)
         self._now += 1
+        if self.update.looks_ahead:
+            self._read(*self.update.next_minibatch)
+
+    def _read(self, x: Tensor, y: Tensor) -> None:
+        rows = self._order.index_select(0, self._now).view(-1)
+        torch.index_select(self.data.train_x, 0, rows, out=x)
+        torch.index_select(self.data.train_y, 0, rows, out=y)
 
     def ready(self) -> dict[str, Callable[[], None]]:
         """The pieces of a step; on a GPU each is a CUDA graph, which the first call captures."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
-from hotswap.ensemble.model import Gradient, Model
+from hotswap.ensemble.model import Along, Gradient, Model
 from hotswap.errors import UnsupportedError
 
 __all__ = ["FunctionalModel"]
@@ -103,18 +103,34 @@ class FunctionalModel(Model):
         direction, (loss, after) = _for_all(one, theta, self.buffers)
         return Gradient(loss, direction, None), after
 
-    def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def trials(
+        self,
+        theta: Tensor,
+        gradient: Gradient,
+        rates: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        shrink: Tensor | None = None,
+        along: Along | None = None,
+    ) -> Tensor:
         """See `Model.trials`."""
 
         def one(row: Tensor, buffers: Buffers) -> Tensor:
             return self._loss(row, buffers, x, y)[0]
 
-        moves = rates.to(theta.dtype)
-        losses = [
-            _for_all(one, theta - moves[:, arm, None] * gradient.direction, self.buffers)
-            for arm in range(rates.shape[1])
-        ]
-        return torch.stack(losses, dim=1)
+        def candidate(arm: int) -> Tensor:
+            moved = theta if shrink is None else theta * (1 - shrink[:, arm, None]).to(theta.dtype)
+            moved = moved - rates[:, arm, None].to(theta.dtype) * gradient.direction
+            return moved if along is None else moved - along.rates[:, arm, None].to(theta.dtype) * along.direction
+
+        buffers = self.buffers if gradient.memo is None else gradient.memo
+        return torch.stack([_for_all(one, candidate(arm), buffers) for arm in range(rates.shape[1])], dim=1)
+
+    def rows(self, gradient: Gradient, rows: Tensor) -> Gradient:
+        """See `Model.rows`; the memo has the buffers of these runs."""
+        buffers = {name: buffer[rows] for name, buffer in self.buffers.items()}
+        return Gradient(gradient.loss[rows], gradient.direction[rows], buffers)
 
     def sample_bytes(self, theta: Tensor, x: Tensor) -> int:
         """See `Model.sample_bytes`: what all layers together return for one sample, so rather too much."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hotswap.ensemble.kernels import losses_and_slopes, losses_of_moves
-from hotswap.ensemble.model import Gradient, Model, MomentumGroup
+from hotswap.ensemble.model import Along, Gradient, Model, MomentumGroup
 from hotswap.networks import Activation, Init, multilayer_perceptron
 
 __all__ = ["Mlp"]
@@ -129,22 +129,56 @@ class Mlp(Model):
         shift = self._first(self._blocks(gradient.direction)[0], x)
         return Gradient(gradient.loss, gradient.direction, (gradient.memo, shift))
 
-    def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def elsewhere(self, theta: Tensor, gradient: Gradient, x: Tensor) -> Gradient:
+        """See `Model.elsewhere`."""
+        stay, shift = (self._first(self._blocks(each)[0], x) for each in (theta, gradient.direction))
+        return Gradient(gradient.loss, gradient.direction, (stay, shift))
+
+    def beside(self, direction: Tensor, x: Tensor) -> Tensor:
+        """See `Model.beside`: by how much the direction moves what enters the first units."""
+        return self._first(self._blocks(direction)[0], x)
+
+    def rows(self, gradient: Gradient, rows: Tensor) -> Gradient:
+        """See `Model.rows`."""
+        stay, shift = (each.transpose(1, 2)[rows].transpose(1, 2) for each in gradient.memo)  # as they lie in memory
+        return Gradient(gradient.loss[rows], gradient.direction[rows], (stay, shift))
+
+    def trials(
+        self,
+        theta: Tensor,
+        gradient: Gradient,
+        rates: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        shrink: Tensor | None = None,
+        along: Along | None = None,
+    ) -> Tensor:
         """See `Model.trials`.
 
         No candidate weights are built: a layer's output at `W − αG` is `hW − α hG`, so the first layer needs one
         product more for all arms together, and in reduced precision every arm sees the same rounding of W.
         """
         runs, arms = rates.shape
-        blocks, slopes = self._blocks(theta), self._blocks(gradient.direction)
+        layers = [self._blocks(theta), self._blocks(gradient.direction)]
         rate = rates.to(theta.dtype).view(runs, arms, 1, 1)
-        stay, shift = (each[:, None] for each in gradient.memo)
-        for number in range(1, len(blocks)):
-            z = torch.addcmul(stay, rate, shift, value=-1)
-            h = self._enter(z, number, self._workspace)
-            stay, shift = (
-                torch.bmm(h, layer[number].transpose(1, 2)).view(runs, arms, len(x), -1) for layer in (blocks, slopes)
-            )
+        outputs = [each[:, None] for each in gradient.memo]
+        if along is not None:
+            layers.append(self._blocks(along.direction))
+            outputs.append(along.memo[:, None])
+        keep = None if shrink is None else (1 - shrink).to(theta.dtype).view(runs, arms, 1, 1)
+        aside = None if along is None else along.rates.to(theta.dtype).view(runs, arms, 1, 1)
+
+        def stay_and_shift() -> tuple[Tensor, Tensor]:
+            """The outputs without the step along the gradient, and by how much a unit of that step moves them."""
+            stay = outputs[0] if keep is None else outputs[0] * keep
+            return (stay if aside is None else torch.addcmul(stay, aside, outputs[2], value=-1)), outputs[1]
+
+        for number in range(1, len(layers[0])):
+            stay, shift = stay_and_shift()
+            h = self._enter(torch.addcmul(stay, rate, shift, value=-1), number, self._workspace)
+            outputs = [torch.bmm(h, layer[number].transpose(1, 2)).view(runs, arms, len(x), -1) for layer in layers]
+        stay, shift = stay_and_shift()
         return losses_of_moves(stay, rate, shift, y, self.classes)
 
     def _forward(self, blocks: list[Tensor], x: Tensor, workspace: InputMemory) -> Forward:

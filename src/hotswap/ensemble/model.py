@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Gradient", "Model", "MomentumGroup"]
+__all__ = ["Along", "Gradient", "Model", "MomentumGroup"]
 
 
 class Gradient(NamedTuple):
@@ -26,6 +26,17 @@ class Gradient(NamedTuple):
     """`(R, P)` its gradient."""
     memo: Any
     """What the forward pass left that trials from the same point can use again."""
+
+
+class Along(NamedTuple):
+    """A further direction along which trials move, beside the gradient: a velocity, say."""
+
+    direction: Tensor
+    """`(R, P)`."""
+    rates: Tensor
+    """`(R, J)` how far along it, for each run and arm."""
+    memo: Any
+    """What `Model.beside` has worked out about it for all trials of a step."""
 
 
 class MomentumGroup(NamedTuple):
@@ -72,12 +83,35 @@ class Model(ABC):
         """The same with a memo of what all trials of a step share."""
         return gradient
 
+    def elsewhere(self, theta: Tensor, gradient: Gradient, x: Tensor) -> Gradient:
+        """The same direction with a memo for trials on another minibatch than that of the gradient pass."""
+        return gradient
+
+    def beside(self, direction: Tensor, x: Tensor) -> Any:
+        """The memo of a further direction, for `Along`."""
+        return None
+
     @abstractmethod
-    def trials(self, theta: Tensor, gradient: Gradient, rates: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def trials(
+        self,
+        theta: Tensor,
+        gradient: Gradient,
+        rates: Tensor,
+        x: Tensor,
+        y: Tensor,
+        *,
+        shrink: Tensor | None = None,
+        along: Along | None = None,
+    ) -> Tensor:
         """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`; `gradient` as `before_trials` left it.
 
+        With `shrink` `(R, J)` and `along`, at `(1 − shrink) · θ − rates · gradient − along.rates · along.direction`.
         In training mode, like the gradient pass, but buffers stay as they are.
         """
+
+    def rows(self, gradient: Gradient, rows: Tensor) -> Gradient:
+        """The gradient of some runs only, as `before_trials` or `elsewhere` left it, by their places."""
+        return Gradient(gradient.loss[rows], gradient.direction[rows], gradient.memo)
 
     def descend(
         self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[MomentumGroup], x: Tensor, y: Tensor

@@ -182,7 +182,10 @@ class HotSwap(WrappingOptimizer):
             loss = probe.loss_at(walk.arm)  # f(θ − α g; B)
             if loss < 0:
                 self._check_loss(loss, "a trial")
-            walk = self.search.observe(walk, loss)
+            if self.search.needs_slope:
+                walk = self.search.observe(walk, loss, probe.expected_decrease())
+            else:
+                walk = self.search.observe(walk, loss)
         chosen = self.search.choose(walk)
         arm = chosen if chosen >= 0 else None
         probe.take(arm)  # θ ← θ − α g, and the base's state advances

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from hotswap.arrays import Array, namespace, places
 from hotswap.errors import SettingError
 from hotswap.searches.base import Search
+from hotswap.searches.checks import check_max_trials, is_whole
 
 __all__ = ["DownwardSearch", "Walk", "WhenStuck"]
 
@@ -34,22 +35,23 @@ class Walk(NamedTuple):
     previous: Array
     """`(R,)` the loss of the latest trial; f at the start point before the first."""
     best: Array
-    """`(R,)` the arm of the lowest loss below `loss_before`; −1 while there is none."""
+    """`(R,)` the arm of the lowest loss that is enough, which is below `loss_before`; −1 while there is none."""
     best_loss: Array
     """`(R,)` that loss; `loss_before` while there is none."""
 
     @property
     def improved(self) -> Array:
-        """`(R,)` whether some trial has beaten the start point."""
+        """`(R,)` whether some trial has beaten the start point, by enough."""
         return self.best_loss < self.loss_before
 
 
 @dataclass(frozen=True)
 class DownwardSearch(Search):
-    """A walk from large rates to small ones; a subclass says in `is_last` when it ends.
+    """A walk from large rates to small ones; a subclass says in `is_last` when it ends, and in `is_enough`, if it asks
+    for more than a decrease, which trials may be taken.
 
     headroom: begin this many arms above the proposal (never above the largest).
-    when_stuck: what to take if no trial beat the start point: `"stay"` takes no step (the author's port);
+    when_stuck: what to take if no trial beat the start point (by enough): `"stay"` takes no step (the author's port);
         `"start"` takes the first arm tried (the other reading of `α_best ← startIndex`), `"smallest"` the last one
         tried; neither takes an arm whose trial was not finite.
     max_trials: end the walk after this many trials, `None` for as many as there are arms.
@@ -61,23 +63,28 @@ class DownwardSearch(Search):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if not _is_whole(self.headroom) or self.headroom < 0:
+        if not is_whole(self.headroom) or self.headroom < 0:
             raise SettingError(f"{name}(headroom={self.headroom!r}): headroom must be a whole number, 0 or more.")
         if self.when_stuck not in get_args(WhenStuck):
             choices = ", ".join(repr(choice) for choice in get_args(WhenStuck))
             raise SettingError(f"{name}(when_stuck={self.when_stuck!r}): when_stuck must be one of {choices}.")
-        if self.max_trials is not None and (not _is_whole(self.max_trials) or self.max_trials < 1):
-            raise SettingError(
-                f"{name}(max_trials={self.max_trials!r}): max_trials must be a whole number of at least 1, or None."
-            )
+        check_max_trials(self, self.max_trials)
 
     @abstractmethod
     def is_last(self, improved: Array, previous: Array, loss: Array) -> Array:
         """`(R,)` whether the trial that gave `loss` ends the walk; it ends at the smallest rate in any case.
 
-        `improved`: whether this trial or an earlier one has beaten the start point; `previous`: the loss of the trial
-        before it, or that at the start point for the first trial.
+        `improved`: whether this trial or an earlier one has beaten the start point, by enough; `previous`: the loss of
+        the trial before it, or that at the start point for the first trial.
         """
+
+    def is_enough(self, walk: Walk, loss: Array, expected: Array | None) -> Array:
+        """`(R,)` whether a trial that gave `loss`, +∞ for one that is not finite, has beaten the start point by enough
+        to be taken. By default any decrease is enough; whatever else is asked for comes on top of it.
+
+        `walk` is that before the trial; `expected` is given to searches with `needs_slope`, see `Search.observe`.
+        """
+        return loss < walk.loss_before
 
     def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> Walk:
         """See `Search.begin`."""
@@ -104,7 +111,8 @@ class DownwardSearch(Search):
         """See `Search.observe`."""
         xp = namespace(loss)
         loss = xp.where(xp.isfinite(loss) & xp.logical_not(walk.done), loss, math.inf)
-        best_loss = xp.minimum(walk.best_loss, loss)
+        enough = xp.where(self.is_enough(walk, loss, expected), loss, math.inf)
+        best_loss = xp.minimum(walk.best_loss, enough)
         improved = best_loss < walk.loss_before
         done = walk.done | self.is_last(improved, walk.previous, loss) | (walk.arm >= walk.last)
         return Walk(
@@ -113,9 +121,9 @@ class DownwardSearch(Search):
             arm=xp.where(done, walk.arm, walk.arm + 1),
             done=done,
             loss_before=walk.loss_before,
-            first=xp.where(walk.arm == walk.start, loss, walk.first),
+            first=xp.where((walk.arm == walk.start) & xp.logical_not(walk.done), loss, walk.first),
             previous=xp.where(walk.done, walk.previous, loss),
-            best=xp.where(loss < walk.best_loss, walk.arm, walk.best),
+            best=xp.where(enough < walk.best_loss, walk.arm, walk.best),
             best_loss=best_loss,
         )
 
@@ -130,7 +138,3 @@ class DownwardSearch(Search):
     def foresee(self, walk: Walk, count: int) -> Array:
         """See `Search.foresee`: the next smaller rates, as far as there are any."""
         return namespace(walk.arm).minimum(walk.arm[:, None] + places(count, walk.arm), walk.last[:, None])
-
-
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)

@@ -180,7 +180,7 @@ def test_a_running_scale_is_part_of_the_state() -> None:
     train(update)
     assert update.state()["reward_scale"].item() > 0
     assert set(update.state()) == {
-        "theta", "reward_scale", "bandit_version", "bandit/rewards", "bandit/counts", "bandit/step"
+        "theta", "passes", "reward_scale", "bandit_version", "bandit/rewards", "bandit/counts", "bandit/step"
     }  # fmt: skip
 
 

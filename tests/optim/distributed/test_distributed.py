@@ -69,6 +69,17 @@ def test_a_sharded_model_is_one_model(tmp_path: Path) -> None:
             assert found["resumed"], name
 
 
+@pytest.mark.parametrize("world", [2, 4])
+def test_all_processes_are_told_the_same_slope(world: int, tmp_path: Path) -> None:
+    """Replicas, shards, and with four processes shards that have replicas."""
+    for result in run("slope", world, tmp_path):
+        assert len(result) == (9 if world == 4 else 6)
+        for name, found in result.items():
+            assert found["same"], name
+            assert found["right"], name
+            assert found["trials"] >= 15, name
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # the last of them, on its own
 def test_weights_in_bfloat16_go_on_from_a_distributed_checkpoint(tmp_path: Path) -> None:
     for result in run("half", 2, tmp_path):

@@ -16,12 +16,14 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from hotswap import HotSwap, HotSwapSGD, LossError, UnsupportedError, accumulate
+from hotswap import HotSwap, HotSwapSGD, LossError, UnsupportedError, accumulate, log_grid
 from hotswap.optim.probing.stale_gradients import StaleGradients
+from tests.searches.searches import Listening
 
 Task = Callable[[int, int, Path], Any]
 
@@ -194,6 +196,55 @@ def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
             "resumed": _resumes(sharded, build, (shared, ours), minibatches(rank, 20), folder / name),
         }
     return found
+
+
+SLOPED: dict[str, Callable[..., HotSwap]] = {
+    "gradient": lambda p, **more: HotSwapSGD(p, momentum=0.5, weight_decay=0.01, search=Listening(), **more),
+    "linear": lambda p, **more: HotSwap(torch.optim.Adam(p), search=Listening(), **more),
+    "exact": lambda p, **more: HotSwap(
+        torch.optim.SGD(p, lr=1.0), {"lr": log_grid(10, 1e-3, 9), "momentum": [0.0, 0.5]}, search=Listening(), **more
+    ),
+}
+
+
+def slope(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """What the slope promises is the same in all processes, and what one process with everything is told."""
+    kinds: dict[str, Callable[[], nn.Module]] = {
+        "ddp": lambda: DistributedDataParallel(plain_network()),
+        "fsdp": sharded,
+    }
+    if world == 4:
+        kinds["hybrid"] = hybrid
+    found: dict[str, Any] = {}
+    for kind, make in kinds.items():
+        for name, build in SLOPED.items():
+            alone, shared = plain_network(), make()
+            ours, theirs = build(shared.parameters()), build(alone.parameters(), process_group=False)
+            batches = [minibatches(r, 15, uneven=False) for r in range(world)]
+            for number in range(15):
+                x, y = batches[rank][number]
+                all_x, all_y = (torch.cat([batches[r][number][i] for r in range(world)]) for i in (0, 1))
+                ours.step(lambda net=shared, x=x, y=y: cross_entropy(net(x), y))
+                theirs.step(lambda net=alone, x=all_x, y=all_y: cross_entropy(net(x), y))
+            assert isinstance(ours.search, Listening)
+            assert isinstance(theirs.search, Listening)
+            told = torch.tensor(ours.search.told, dtype=torch.float64)
+            expected = torch.tensor(theirs.search.told, dtype=torch.float64)
+            found[f"{kind}, {name}"] = {
+                "same": same_everywhere(told.view(torch.int32)),
+                "trials": len(told),
+                "right": told.shape == expected.shape and torch.allclose(told, expected, rtol=1e-3, atol=1e-7),
+            }
+    return found
+
+
+def hybrid() -> nn.Module:
+    """Sharded in pairs of processes, with a replica in each pair."""
+    net = plain_network()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+    fully_shard(net[2], mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    return net
 
 
 def _alone(name: str, alone: nn.Module) -> HotSwap:
@@ -397,6 +448,7 @@ TASKS: dict[str, Task] = {
     "ddp_function": ddp_function,
     "fsdp": fsdp,
     "half": half,
+    "slope": slope,
     "flattened": flattened,
     "nan": nan,
     "accumulated": accumulated,

@@ -99,8 +99,9 @@ class TestEveryAlgorithm:
     def test_it_measures_what_it_says(self, name: str, held: Held) -> None:
         spec = study(name)
         tally = trained(spec, held, spec.runs(), range(1)).ensemble.tally()
-        assert set(family(name).measures) <= set(tally.means)
-        assert all(np.isfinite(tally.means[measure]).all() for measure in family(name).measures)
+        measured = {**tally.means, **tally.totals}
+        assert set(family(name).measures) <= set(measured)
+        assert all(np.isfinite(measured[measure]).all() for measure in family(name).measures)
         assert [len(row) for row in tally.arms] == [len(family(name).arms())] * len(spec.runs())
 
     def test_it_survives_json(self, name: str) -> None:

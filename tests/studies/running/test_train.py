@@ -370,7 +370,9 @@ def test_what_an_algorithm_measures_of_its_own_is_recorded_by_name(
     with pytest.raises(SettingError, match="The algorithm ducb says that it measures walked, but its update tallies "):
         run(tmp_path / "missing", study)
     monkeypatch.setattr(
-        _Training, "_means", lambda training, _, place: dict.fromkeys(training.family.measures, float(place + 3))
+        _Training,
+        "_means",
+        lambda training, _, name, place: dict.fromkeys(training.families[name].measures, float(place + 3)),
     )
     run(tmp_path / "there", study)
     metrics, _ = tables(tmp_path / "there")

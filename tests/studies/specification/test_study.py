@@ -342,7 +342,10 @@ def test_families_of_one_algorithm_have_names_of_their_own() -> None:
         "bandit": {"name": "discounted_ucb", "discount": 0.9},
         "search": {"name": "backtracking", "headroom": 2},
         "reward": {"name": "log_reduction"},
+        **{"search_every": 1, "search_when": "never", "guard": 0.0, "next_weight": 0.0, "base": "sgd"},
+        **{"momentum": [0.0], "weight_decay": [0.0], "factored": False},
     }
+    assert "base" not in BOLD.constants()  # settings that came later change no fingerprint
 
 
 @pytest.mark.parametrize(
@@ -366,7 +369,7 @@ def test_the_parts_of_hot_swapping_are_in_the_fingerprint(change: dict[str, Any]
         ({"name": "sgd"}, "name is 'sgd', which is another algorithm; choose another name."),
         ({"bandit": "ucb"}, "bandit is 'ucb'; it must be the name of a bandit (discounted_ucb"),
         ({"bandit": {"discount": 0.9}}, "bandit is {'discount': 0.9}; it must be the name of a bandit"),
-        ({"search": 3}, "search is 3; it must be the name of a search (backtracking, first_decrease"),
+        ({"search": 3}, "search is 3; it must be the name of a search (armijo, backtracking, both_ways, first_d"),
     ],
 )
 def test_hot_swapping_that_cannot_be_meant(settings_: dict[str, Any], message: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ class Tally:
     """`(R,)` how many gradient norms were summed."""
     arms: Tensor
     """`(R, K)` how often each arm was taken; K = 0 for algorithms without arms."""
+    totals: dict[str, Tensor] = field(default_factory=dict)
+    """`(R,)` each: sums over the whole run, which no epoch clears; an update keeps them in its state."""
 
     @classmethod
     def zero(cls, runs: int, arms: int, names: Sequence[str], device: torch.device) -> Tally:
@@ -61,6 +63,10 @@ class Update(ABC):
     @abstractmethod
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """The pieces of a step, each of which can be captured in a graph of its own; called with a minibatch."""
+
+    looks_ahead: bool = False
+    """Whether a step reads `next_minibatch`, inputs and labels of the minibatch after its own."""
+    next_minibatch: tuple[Tensor, Tensor]
 
     openings: frozenset[str]
     """The pieces with one of which a step begins: they are given the next minibatch."""

@@ -6,26 +6,41 @@ A step reads one thing back from the device: whether every run's walk has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from hotswap.arms import Arms
 from hotswap.bandits import Bandit
 from hotswap.ensemble.kernels import fused
-from hotswap.ensemble.model import Gradient, Model
+from hotswap.ensemble.model import Along, Gradient, Model
 from hotswap.ensemble.updates.base import Update
+from hotswap.ensemble.updates.decisions import Groups, Rows, Running, advance, look_ahead, open_step, take
+from hotswap.ensemble.updates.directions import Direction
+from hotswap.ensemble.updates.variants import ArmTables, Variant, shared
+from hotswap.errors import SettingError
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Search
-from hotswap.searches.base import MOST_TRIALS, AnyWalk, refuse_endless
+from hotswap.searches.base import MOST_TRIALS, refuse_endless
 from hotswap.states import State, arrays_of, replaced
 
 __all__ = ["HotSwapped"]
 
-PREFIX = "bandit/"  # of the names of the bandit's fields in the state
+FEW = 16  # runs: where there are more, those whose walks are not over after the first block are gathered
+
+
+class Turned(NamedTuple):
+    """Runs whose base optimizer makes something else of the gradient, and what it remembers of them."""
+
+    direction: Direction
+    start: int
+    stop: int
+    slots: dict[str, Tensor]
 
 
 class HotSwapped(Update):
-    """Plain gradient descent whose rate a bandit proposes and a search settles at every step, for each run its own.
+    """Gradient descent whose rate a bandit proposes and a search settles at every step, for each run its own.
 
     Several arms are evaluated at once, those that the search foresees: first `block[0]` of them, and `block[1]` each
     time that some run has to go on. Arms to which a walk does not come are neither rewarded nor counted, so every run
@@ -49,18 +64,101 @@ class HotSwapped(Update):
         seeds: Sequence[int] | None = None,
         block: tuple[int, int] = (4, 8),
     ) -> None:
-        super().__init__(model, theta, sums=("mean_lr", "trials"), arms=len(rates))
-        runs, device = len(theta), theta.device
-        self.bandit, self.search, self.reward = bandit, search, LogReduction() if reward is None else reward
-        self.block = block
-        self.rates = torch.tensor(rates, dtype=torch.float64, device=device)
-        self.learned = _separate(bandit.begin(runs, len(rates), device, seeds))
-        self.version = torch.full((runs,), bandit.state_version, dtype=torch.int64)
-        self.reward_scale = self.reward.start(runs, device)
-        self.before = torch.zeros(runs, dtype=torch.float64, device=device)
-        self.walk = _separate(search.begin(self.before.long(), self.before, arms=len(rates)))
+        variant = Variant(Arms.of({"lr": rates}), bandit, search, LogReduction() if reward is None else reward)
+        self._set_up(model, theta, [(variant, len(theta))], seeds, block)
+
+    @classmethod
+    def together(
+        cls,
+        model: Model,
+        theta: Tensor,
+        variants: Sequence[tuple[Variant, int]],
+        seeds: Sequence[int] | None = None,
+        block: tuple[int, int] = (4, 8),
+    ) -> HotSwapped:
+        """Runs of several variants, so many of each, in the order of the rows of `theta`."""
+        update = cls.__new__(cls)
+        update._set_up(model, theta, variants, seeds, block)
+        return update
+
+    def _set_up(
+        self,
+        model: Model,
+        theta: Tensor,
+        variants: Sequence[tuple[Variant, int]],
+        seeds: Sequence[int] | None,
+        block: tuple[int, int],
+    ) -> None:
+        first = variants[0][0]
+        if len({variant.kind() for variant, _ in variants}) > 1:
+            raise SettingError(
+                "HotSwapped: these variants cannot be trained together; they must have equally many arms, and all or "
+                "none of them several hyperparameters or the next minibatch."
+            )
+        runs, device, count = len(theta), theta.device, len(first.arms)
+        super().__init__(model, theta, sums=("mean_lr", "trials"), arms=count)
+        self.tally.totals["passes"] = torch.zeros(runs, dtype=torch.float64, device=device)
+        seeds = [0] * runs if seeds is None else seeds
+        self.block, self.count = block, count
+        self.several, self.looks_ahead = first.several, first.next_weight > 0
+        self.tables = ArmTables.of(variants, device)
+        self.running = Running.start(runs, count, device)
+        self.groups = Groups(
+            arms=count,
+            row=first.arms.row,
+            untried=any(variant.untried for variant, _ in variants),
+            bandits=[
+                Rows(told, start, stop, _separate(told.begin(stop - start, count, device, seeds[start:stop])))
+                for told, start, stop in shared(variants, lambda v: v.bandit.knowing(v.arms))
+            ],
+            searches=[
+                Rows(search, start, stop, self._first_walk(search, start, stop))
+                for search, start, stop in shared(variants, lambda v: v.search)
+            ],
+            rewards=[
+                Rows(reward, start, stop, reward.start(stop - start, device))
+                for reward, start, stop in shared(variants, lambda v: v.reward)
+            ],
+            paces=[
+                Rows(pace, start, stop, _separate(pace.start(stop - start, device)))
+                for pace, start, stop in shared(variants, lambda v: v.pace)
+                if not pace.always
+            ],
+            guards=[
+                Rows(both, start, stop, _separate(both[0].start(stop - start, device)))
+                for both, start, stop in shared(variants, lambda v: None if v.guard is None else (v.guard, v.reward))
+                if both is not None
+            ],
+        )
+        self.kept = [theta[rows.start : rows.stop].clone() for rows in self.groups.guards]
+        self.turned = [
+            Turned(direction, start, stop, {name: torch.zeros_like(theta[start:stop]) for name in direction.slots})
+            for direction, start, stop in shared(variants, lambda v: v.direction)
+            if direction.slots
+        ]
+        if any(variant.guard is not None and variant.direction.slots for variant, _ in variants):
+            raise SettingError("HotSwapped: a guard goes with plain gradients, here; leave out one of the two.")
+        self.number = torch.zeros((), dtype=torch.float64, device=device)
+        self.velocity = torch.zeros_like(theta) if self.several else None
+        self.next_weight = torch.tensor(
+            [variant.next_weight for variant, runs in variants for _ in range(runs)], dtype=torch.float64, device=device
+        )
+        both = (self.next_weight > 0) & (self.next_weight < 1)
+        self.each = 1.0 + both  # forward passes of a trial
+        self.slope = torch.zeros(runs, dtype=torch.float64, device=device)
         self.at: Gradient | None = None
+        self.ahead: Gradient | None = None
+        self.beside: tuple[Any, ...] = ()
         self.all_done = torch.zeros((), dtype=torch.bool, pin_memory=theta.is_cuda)  # in the host's memory
+
+    def _first_walk(self, search: Search, start: int, stop: int) -> Any:
+        none = torch.zeros(stop - start, dtype=torch.float64, device=self.theta.device)
+        return _separate(search.begin(none.long(), none, arms=self.count))
+
+    @property
+    def learned(self) -> State:
+        """The state of the bandit; of the first one, where there are several."""
+        return self.groups.bandits[0].state
 
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         """See `Update.parts`."""
@@ -70,9 +168,10 @@ class HotSwapped(Update):
         """See `Update.step`."""
         run("begin")
         blocks = 1
+        most = MOST_TRIALS * self.count * (1 + len(self.theta) // FEW)  # each block is a trial of some run, or more
         while not self._ended():
-            if blocks >= MOST_TRIALS * len(self.rates):  # each block is one trial of every run, or more
-                refuse_endless(self.search, blocks)
+            if blocks >= most:
+                refuse_endless(self.groups.searches[0].part, blocks)
             run("more")
             blocks += 1
         run("end")
@@ -83,171 +182,185 @@ class HotSwapped(Update):
             torch.cuda.current_stream(self.theta.device).synchronize()
         return bool(self.all_done)
 
+    # --- the pieces of a step -----------------------------------------------------------------------------------------
+
     def _begin(self, x: Tensor, y: Tensor) -> None:
         gradient = self.model.gradient(self.theta, x, y)
+        self._turn(gradient.direction)
         self.at = self.model.before_trials(gradient, x)  # kept: the other pieces of the step read it where it lies
-        fused(_open, self.theta)(
-            self.bandit,
-            self.search,
-            self.reward,
-            len(self.rates),
-            self.learned,
-            self.walk,
-            self.reward_scale,
-            self.before,
-            gradient.loss,
-        )
+        to_beat = gradient.loss.double()
+        if self.several:
+            assert self.velocity is not None
+            self.beside = (self.model.beside(self.velocity, x),)
+        if self.looks_ahead:
+            to_beat = self._look_ahead_from_start(to_beat)
+        fused(open_step, self.theta)(self.groups, self.running, to_beat)
+        self._guard()
         self._try(self.block[0], x, y)
 
-    def _more(self, x: Tensor, y: Tensor) -> None:
-        self._try(self.block[1], x, y)
+    def _turn(self, direction: Tensor) -> None:
+        """Let the base optimizers turn gradients into directions, in place, and note the slopes along them."""
+        self.number += 1
+        sloped = [rows for rows in self.groups.searches if rows.part.needs_slope]
+        before = [direction[rows.start : rows.stop].clone() for rows in sloped]
+        if self.turned:
+            self.tally.add_norm_of(direction)
+        for base, start, stop, slots in self.turned:
+            fused(base.turn, self.theta)(direction[start:stop], slots, self.number)
+        for rows, gradient in zip(sloped, before, strict=True):
+            along = (gradient * direction[rows.start : rows.stop]).sum(1, dtype=torch.float64)
+            self.slope[rows.start : rows.stop] = along
 
-    def _try(self, count: int, x: Tensor, y: Tensor) -> None:
+    def _look_ahead_from_start(self, loss: Tensor) -> Tensor:
+        """What trials have to beat, where the next minibatch has a say: its loss at the start point counts, too."""
+        assert self.at is not None
+        x, y = self.next_minibatch
+        self.ahead = self.model.elsewhere(self.theta, self.at, x)
+        if self.several:
+            assert self.velocity is not None
+            self.beside = (*self.beside, self.model.beside(self.velocity, x))
+        none = torch.zeros_like(self.tables.rate[:, :1])
+        other = self.model.trials(self.theta, self.ahead, none, x, y).double()[:, 0]
+        self.tally.totals["passes"] += 1
+        return torch.lerp(loss, other, self.next_weight)
+
+    def _guard(self) -> None:
+        """Go back to snapshots, and take new ones, as the guards have said."""
+        running = self.running
+        for kept, rows in zip(self.kept, self.groups.guards, strict=True):
+            theta = self.theta[rows.start : rows.stop]
+            back = running.back[rows.start : rows.stop, None]
+            keep = running.keep[rows.start : rows.stop, None]
+            theta.copy_(torch.where(back, kept, theta))
+            kept.copy_(torch.where(keep, theta, kept))
+
+    def _more(self, x: Tensor, y: Tensor) -> None:
+        self._try(self.block[1], x, y, gathered=len(self.theta) > FEW)
+
+    def _try(self, count: int, x: Tensor, y: Tensor, *, gathered: bool = False) -> None:
+        """Evaluate a block of arms, for all runs or for some whose walks are not over, and let walks go on by it."""
         assert self.at is not None  # a step begins before it goes on
-        arms, rates = fused(_look_ahead, self.theta)(self.search, self.walk, self.rates, count)
-        losses = self.model.trials(self.theta, self.at, rates, x, y)
-        fused(_advance, self.theta)(
-            self.bandit,
-            self.search,
-            self.reward,
-            self.learned,
-            self.walk,
-            self.reward_scale,
-            self.before,
+        arms = fused(look_ahead, self.theta)(self.groups, count)
+        if gathered:
+            done = torch.cat([rows.state.done for rows in self.groups.searches])
+            chosen = torch.topk((~done).to(torch.uint8), FEW).indices
+            some = arms.index_select(0, chosen)
+            losses = self._losses(some, x, y, chosen)
+            arms = torch.full_like(arms, -1).index_copy_(0, chosen, some)  # no walk stands at −1
+            losses = losses.new_zeros(arms.shape).index_copy_(0, chosen, losses)
+        else:
+            losses = self._losses(arms, x, y)
+        sums, totals = self.tally.sums, self.tally.totals
+        fused(advance, self.theta)(
+            self.groups,
+            self.running,
+            self.tables.rate,
+            self.slope,
             arms,
             losses,
-            self.tally.sums["trials"],
+            sums["trials"],
+            totals["passes"],
+            self.each,
         )
-        self.all_done.copy_(self.walk.done.all(), non_blocking=True)
+        done = torch.cat([rows.state.done for rows in self.groups.searches])
+        self.all_done.copy_(done.all(), non_blocking=True)
+
+    def _losses(self, arms: Tensor, x: Tensor, y: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The losses `(R, J)` of arms `(R, J)` that judge them, float64; for the runs in these rows only, if given."""
+        tables = self.tables if rows is None else ArmTables(*(table[rows] for table in self.tables))
+        theta = self.theta if rows is None else self.theta[rows]
+        rate = tables.rate.gather(1, arms)
+        more: dict[str, Any] = {}
+        if self.several:
+            more["shrink"] = rate * tables.decay.gather(1, arms)
+        losses = []
+        minibatches = [(self.at, x, y), *([(self.ahead, *self.next_minibatch)] if self.looks_ahead else [])]
+        for place, (at, inputs, labels) in enumerate(minibatches):
+            assert at is not None
+            if self.several:
+                assert self.velocity is not None
+                drag = rate * tables.momentum.gather(1, arms)
+                velocity = self.velocity if rows is None else self.velocity[rows]
+                memo = self.beside[place]
+                if rows is not None and memo is not None:
+                    memo = memo.transpose(1, 2)[rows].transpose(1, 2)
+                more["along"] = Along(velocity, drag, memo)
+            there = at if rows is None else self.model.rows(at, rows)
+            losses.append(self.model.trials(theta, there, rate, inputs, labels, **more).double())
+        if not self.looks_ahead:
+            return losses[0]
+        weight = self.next_weight if rows is None else self.next_weight[rows]
+        return torch.lerp(losses[0], losses[1], weight[:, None])
 
     def _end(self, x: Tensor, y: Tensor) -> None:
         assert self.at is not None  # a step begins before it ends
         tally = self.tally
-        fused(_take, self.theta)(
-            self.search,
-            self.rates,
-            self.walk,
+        fused(take, self.theta)(
+            self.groups,
+            self.running,
+            self.tables,
             self.theta,
             self.at.direction,
+            self.velocity,
             tally.sums["mean_lr"],
-            tally.norm,
             tally.arms,
+            tally.totals["passes"],
+            None if self.turned else tally.norm,  # of the gradients, which are the directions unless they were turned
         )
-        tally.norms += 1
+        if not self.turned:
+            tally.norms += 1
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        """See `Update.state`. `bandit_version` says which version of the bandit's fields these are, for each run."""
-        learned = {PREFIX + name: tensor for name, tensor in arrays_of(self.learned).items()}
-        return {
-            "theta": self.theta,
-            "reward_scale": self.reward_scale,
-            "bandit_version": self.version,
-            **learned,
-        }
+        """See `Update.state`. What the paper's algorithm does not have is there only where something has it."""
+        found = {"theta": self.theta, "passes": self.tally.totals["passes"]}
+        found |= _named("reward_scale", [rows.state for rows in self.groups.rewards])
+        found |= _named("bandit_version", [self._version(rows) for rows in self.groups.bandits])
+        for kind in ("bandits", "paces", "guards"):
+            states = [arrays_of(rows.state) for rows in getattr(self.groups, kind)]
+            for place, arrays in enumerate(states):
+                found |= {f"{_prefix(kind, place, len(states))}{name}": array for name, array in arrays.items()}
+        if self.groups.untried or self.groups.guards:
+            found |= {"before": self.running.before, "pending": self.running.pending, "in_force": self.running.in_force}
+        found |= _named("kept", self.kept)
+        if self.velocity is not None:
+            found["velocity"] = self.velocity
+        if self.turned:
+            found["step"] = self.number
+            for place, turned in enumerate(self.turned):
+                found |= {f"base/{place}/{name}": slot for name, slot in turned.slots.items()}
+        return found
+
+    @staticmethod
+    def _version(rows: Rows) -> Tensor:
+        return torch.full((rows.stop - rows.start,), rows.part.state_version, dtype=torch.int64)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `Update.restore`; the bandit translates fields that another version of it has written."""
-        saved = {name.removeprefix(PREFIX): tensors[name] for name in tensors if name.startswith(PREFIX)}
-        version = int(tensors["bandit_version"][0]) if "bandit_version" in tensors else 1
-        read = arrays_of(self.bandit.restored(self.learned, saved, version))
-        others = {name: tensor for name, tensor in tensors.items() if not name.startswith(PREFIX)}
-        own = {"bandit_version": self.version, **{PREFIX + name: tensor for name, tensor in read.items()}}
-        super().restore({**others, **own})
+        """See `Update.restore`; the bandits translate fields that another version of them has written."""
+        saved = {"passes": torch.full_like(self.tally.totals["passes"], torch.nan), **tensors}  # not known of old ones
+        count = len(self.groups.bandits)
+        for place, rows in enumerate(self.groups.bandits):
+            prefix = _prefix("bandits", place, count)
+            version = _names("bandit_version", count)[place]
+            fields = {name.removeprefix(prefix): saved.pop(name) for name in list(saved) if name.startswith(prefix)}
+            read = rows.part.restored(rows.state, fields, int(saved[version][0]) if version in saved else 1)
+            saved |= {prefix + name: array for name, array in arrays_of(read).items()}
+            saved[version] = self._version(rows)
+        super().restore(saved)
 
 
-# What each run decides in a step, for all runs. Results are written in place, so that each function becomes one kernel
-# when it is compiled.
+def _prefix(kind: str, place: int, count: int) -> str:
+    """Of the names of a part's fields in the state; with a number only where there are several such parts."""
+    return f"{kind[:-1]}/" if count == 1 else f"{kind[:-1]}/{place}/"
 
 
-def _open(
-    bandit: Bandit,
-    search: Search,
-    reward: Reward,
-    arms: int,
-    learned: State,
-    walk: AnyWalk,
-    reward_scale: Tensor,
-    before: Tensor,
-    loss: Tensor,
-) -> None:
-    """Propose an arm, and begin the walk."""
-    loss = loss.double()
-    proposal, state = bandit.propose(learned)
-    begun = search.begin(proposal, loss, arms=arms)
-    reward_scale.copy_(reward.follow(reward_scale, loss))
-    before.copy_(loss)
-    _store(learned, state)
-    _store(walk, begun)
+def _names(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}/{place}" for place in range(count)]
 
 
-def _look_ahead(search: Search, walk: AnyWalk, rates: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The arms `(R, J)` to evaluate next, and their rates: the walk's own, then those that the search foresees."""
-    foreseen = search.foresee(walk, count).clamp(0, len(rates) - 1)
-    arms = torch.cat([walk.arm[:, None], foreseen[:, 1:]], dim=1)
-    return arms, rates[arms]
-
-
-def _advance(
-    bandit: Bandit,
-    search: Search,
-    reward: Reward,
-    learned: State,
-    walk: AnyWalk,
-    reward_scale: Tensor,
-    before: Tensor,
-    arms: Tensor,
-    losses: Tensor,
-    trials: Tensor,
-) -> None:
-    """Show the losses `(R, J)` of a block to the search one after the other, and teach the bandit what was tried.
-
-    A run sees a loss only if it is that of the arm where its walk stands; otherwise it waits for the next block.
-    """
-    losses = losses.double()
-    rewards = reward.grant(reward_scale[:, None], before[:, None], losses)
-    now, tried = walk, []
-    for number in range(losses.shape[1]):
-        here = ~now.done & (arms[:, number] == now.arm)
-        now = _where(here, search.observe(now, losses[:, number]), now)
-        tried.append(here)
-    happened = torch.stack(tried, dim=1)
-    state = bandit.observe(learned, arms, rewards, happened)
-    trials += happened.sum(1)
-    _store(learned, state)
-    _store(walk, now)
-
-
-def _take(
-    search: Search,
-    rates: Tensor,
-    walk: AnyWalk,
-    theta: Tensor,
-    direction: Tensor,
-    rate_sum: Tensor,
-    norm_sum: Tensor,
-    arm_counts: Tensor,
-) -> None:
-    """Move every run by the arm it has chosen, or not at all."""
-    chosen = search.choose(walk)
-    moved = chosen >= 0
-    rate = torch.where(moved, rates[chosen.clamp(min=0)], 0.0)
-    theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * direction, 0.0))
-    rate_sum += rate
-    norm_sum += torch.linalg.vector_norm(direction, dim=1)
-    arm_counts += chosen[:, None] == torch.arange(len(rates), device=theta.device)
-
-
-def _where(condition: Tensor, yes: AnyWalk, no: AnyWalk) -> AnyWalk:
-    """For each run the fields of one walk or of the other."""
-    other = arrays_of(no)
-    return replaced(yes, {name: torch.where(condition, array, other[name]) for name, array in arrays_of(yes).items()})
-
-
-def _store(kept: State, new: State) -> None:
-    """Copy every field into the tensor that is kept for it."""
-    values = arrays_of(new)
-    for name, tensor in arrays_of(kept).items():
-        tensor.copy_(values[name])
+def _named(name: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return dict(zip(_names(name, len(tensors)), tensors, strict=True))
 
 
 def _separate(state: State) -> State:

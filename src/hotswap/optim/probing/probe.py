@@ -4,6 +4,7 @@
         start = probe.gradient_pass(request)     # f(θ; B) and g(θ; B)
         probe.save()                             # θ and g are kept
         loss = probe.loss_at(arm)                # f at an arm's candidate, such as θ − α g, as often as one likes
+        probe.expected_decrease()                # ⟨g, θ − θ′⟩ there, where a search needs it
         probe.take(arm)                          # the parameters stay there, and the base's state advances once
 
 Whatever happens inside, at the end
@@ -155,6 +156,7 @@ class Probe:
         self.is_open, self._saved, self._taken, self._arm, self.trials = True, False, False, None, []
         self._several = dist.is_available() and dist.is_initialized() and self._agreement.active()
         self.move.agree = self._agree_on_shards if self._several else None
+        self.move.mean = self._agreement.mean if self._several else None
         return self
 
     def __exit__(
@@ -204,6 +206,12 @@ class Probe:
             self.move.check_gradients()  # now that the device has been waited for anyway
         self.trials.append((arm, loss))
         return loss
+
+    def expected_decrease(self) -> float:
+        """⟨g, θ − θ′⟩ for the latest trial's θ′, as all processes see it; see `Move.expected`."""
+        if self._arm is None:
+            raise ClosureError("There is no trial yet whose decrease could be expected: call loss_at() before.")
+        return self.move.expected(self._arm)
 
     def take(self, arm: int | None) -> None:
         """Stay at an arm's candidate, or at θ for None, and let the base optimizer's state advance."""

@@ -130,6 +130,17 @@ class Family(Settings, ABC):
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
         """What trains the runs, whose parameters are the rows of `theta` `(R, P)`."""
 
+    def together(self) -> tuple[object, ...] | None:
+        """Families for which this is equal are trained as one, by `update_together`; None: the family is alone."""
+        return None
+
+    @classmethod
+    def update_together(
+        cls, model: Model, theta: Tensor, families: Sequence[tuple[Family, Sequence[RunSpec]]]
+    ) -> Update:
+        """What trains the runs of several families, whose parameters are the rows of `theta`, family by family."""
+        raise SettingError(f"{cls.__name__}.together() says that families are trained as one, but not how.")
+
     def arms(self) -> tuple[float, ...]:
         """The learning rates it chooses among, large to small; none if it does not."""
         return ()

@@ -7,21 +7,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hotswap.arms import log_grid
+from hotswap.arms import Arms, log_grid
 from hotswap.bandits import BANDITS, Bandit, DiscountedUCB
+from hotswap.guards import Guard
+from hotswap.pacing import Pace, When
 from hotswap.rewards import REWARDS, LogReduction, Reward
 from hotswap.searches import SEARCHES, Backtracking, FirstDecrease, Search
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
 from hotswap.studies.specification.parts import part_of
-from hotswap.studies.specification.settings import COUNT, FACTOR, NOT_NEGATIVE, POSITIVE, Check, one, one_of, whole
+from hotswap.studies.specification.settings import (
+    COUNT,
+    FACTOR,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Check,
+    number,
+    one,
+    one_of,
+    several,
+    whole,
+    yes_or_no,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hotswap.ensemble import Model, Update
+    from hotswap.ensemble.updates import Direction, Variant
     from hotswap.studies.specification.study import RunSpec
 
 __all__ = ["DucbFamily", "HotSwapFamily"]
+
+WHEN = ("never", "unsure", "risen")
+BASES = ("sgd", "nesterov", "adam")
+RISE = number("a finite number above 1, or 0 for none", lambda x: x == 0 or 1 < x < float("inf"))
+WEIGHT = number("a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +125,8 @@ class DucbFamily(HotSwappingFamily):
 class HotSwapFamily(HotSwappingFamily):
     """Hot swapping with any bandit, search and reward: each by its name, or as a table of its name and settings.
 
+    Several families of it that differ in these alone are trained together, on the same minibatches.
+
     Attributes:
         high: The largest rate.
         low: The smallest rate.
@@ -111,6 +134,14 @@ class HotSwapFamily(HotSwappingFamily):
         bandit: Who proposes the rate that a step starts from; one of `hotswap.bandits.BANDITS`.
         search: How rates are tried from there; one of `hotswap.searches.SEARCHES`.
         reward: What a trial is worth to the bandit; one of `hotswap.rewards.REWARDS`.
+        search_every: Search in every so many steps; 0 for only where `search_when` asks for it.
+        search_when: Search also while the bandit is "unsure", or when the loss has "risen"; "never" for neither.
+        guard: Go back to a snapshot when the smoothed loss has risen by this factor; 0 for no guard.
+        next_weight: What the next minibatch counts in the loss that judges a trial; 0 for the same minibatch alone.
+        base: What turns a gradient into a direction: "sgd", "nesterov" or "adam".
+        momentum: Of the base "sgd" or "nesterov": one value, or several to choose from, which are swapped, too.
+        weight_decay: What is added of the weights to the gradient, of the base "sgd": one value, or several.
+        factored: Whether each hyperparameter has a bandit of its own, instead of one for all combinations.
     """
 
     bandit: Bandit = one(part_of(BANDITS, Bandit), DiscountedUCB(), help="who proposes a rate")
@@ -118,10 +149,105 @@ class HotSwapFamily(HotSwappingFamily):
         part_of(SEARCHES, Search), Backtracking(), help="how rates are tried from there", example=FirstDecrease()
     )
     reward: Reward = one(part_of(REWARDS, Reward), LogReduction(), help="what a trial is worth to the bandit")
+    search_every: int = one(whole(0), 1, help="search in every so many steps; 0: see search_when", added=True)
+    search_when: str = one(one_of(WHEN), "never", help='search also when "unsure", or "risen"', added=True)
+    guard: float = one(RISE, 0.0, help="go back when the loss has risen by this factor; 0: never", added=True)
+    next_weight: float = one(WEIGHT, 0.0, help="what the next minibatch counts in judging", added=True)
+    base: str = one(one_of(BASES), "sgd", help='whose direction: "sgd", "nesterov" or "adam"', added=True)
+    momentum: tuple[float, ...] = several(SHARE, (0.0,), help="of sgd or nesterov; several are swapped", added=True)
+    weight_decay: tuple[float, ...] = several(NOT_NEGATIVE, (0.0,), help="of sgd; several are swapped", added=True)
+    factored: bool = one(yes_or_no(), False, help="whether each hyperparameter has its own bandit", added=True)
 
     label: ClassVar[str] = "hot swapping"
     look: ClassVar[Look] = Look("#009E73", "#4cc9a0", marker="diamond", layer=2)
+    measures: ClassVar[tuple[str, ...]] = ("mean_lr", "trials", "passes")
+
+    def check(self, check: Check) -> None:
+        """See `Settings.check`."""
+        super().check(check)
+        if self.search_every == 0 and self.search_when == "never":
+            raise check.error("search_every", 'is 0, but search_when is "never"; one of them must ask for a search.')
+        if self.base == "adam" and self.momentum != (0.0,):
+            raise check.error("momentum", 'is of the base "sgd" or "nesterov"; leave it out for "adam".')
+        if self.base == "nesterov" and (len(self.momentum) > 1 or not self.momentum[0]):
+            raise check.error("momentum", 'must be one value above 0 for the base "nesterov".')
+        if self.base != "sgd" and self.weight_decay != (0.0,):
+            raise check.error("weight_decay", f'is of the base "sgd"; leave it out for {self.base!r}.')
+        if self.factored and len(self.hyperparameters.names) == 1:
+            raise check.error("factored", "is true, but the rate alone is swapped; give several momenta or decays.")
+        if (self.combined or self.direction_has_state) and self.guard:
+            raise check.error("guard", 'goes with the plain gradients of the base "sgd"; leave it out.')
+        if self.combined and self.search.needs_slope:
+            raise check.error("search", "asks for a slope, which arms over several hyperparameters do not have.")
+
+    @property
+    def hyperparameters(self) -> Arms:
+        """The arms: every combination of the rates and of what else has several values."""
+        more = {"weight_decay": self.weight_decay, "momentum": self.momentum} if self.combined else {}
+        return Arms.of({**{name: values for name, values in more.items() if values != (0.0,)}, "lr": self.rates})
+
+    @property
+    def combined(self) -> bool:
+        """Whether more than the rate is swapped, or a weight decay is in force."""
+        return len(self.momentum) > 1 or self.weight_decay != (0.0,)
+
+    @property
+    def direction_has_state(self) -> bool:
+        """Whether the base remembers gradients of the steps before."""
+        return self.base != "sgd" or self.momentum != (0.0,)
+
+    def arms(self) -> tuple[float, ...]:
+        """See `Family.arms`: the rate of each arm."""
+        arms = self.hyperparameters
+        return tuple(float(arms.values(arm)["lr"]) for arm in range(len(arms)))  # type: ignore[arg-type]  # a float
 
     def swapping(self) -> tuple[Bandit, Search, Reward]:
         """See `HotSwappingFamily.swapping`."""
         return self.bandit, self.search, self.reward
+
+    def together(self) -> tuple[object, ...]:
+        """See `Family.together`."""
+        arms = self.hyperparameters
+        return self.algorithm, len(arms), arms.row, self.combined, self.next_weight > 0
+
+    def variant(self) -> Variant:
+        """The same, as an ensemble takes it."""
+        from hotswap.ensemble.updates import AdamDirection, Momentum, Plain, Variant  # noqa: PLC0415  # need torch
+
+        arms = self.hyperparameters
+        bandit = self.bandit
+        if self.factored:
+            from hotswap.bandits import FactoredBandit
+
+            bandit = FactoredBandit(self.bandit, tuple(map(len, arms.axes)))
+        if self.base == "adam":
+            direction: Direction = AdamDirection()
+        elif self.direction_has_state and not self.combined:
+            direction = Momentum(self.momentum[0], nesterov=self.base == "nesterov")
+        else:
+            direction = Plain()
+        when: When | None = None if self.search_when == "never" else self.search_when  # type: ignore[assignment]
+        return Variant(
+            arms,
+            bandit,
+            self.search,
+            self.reward,
+            pace=Pace(every=self.search_every or None, when=when),
+            guard=Guard(factor=self.guard) if self.guard else None,
+            direction=direction,
+            next_weight=self.next_weight,
+        )
+
+    def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
+        """See `Family.update`."""
+        return self.update_together(model, theta, [(self, runs)])
+
+    @classmethod
+    def update_together(
+        cls, model: Model, theta: Tensor, families: Sequence[tuple[Family, Sequence[RunSpec]]]
+    ) -> Update:
+        """See `Family.update_together`."""
+        from hotswap.ensemble import HotSwapped  # noqa: PLC0415  # needs torch, reading a study does not
+
+        variants = [(family.variant(), len(runs)) for family, runs in families if isinstance(family, HotSwapFamily)]
+        return HotSwapped.together(model, theta, variants, seeds=[run.seed for _, runs in families for run in runs])

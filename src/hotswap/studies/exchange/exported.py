@@ -66,8 +66,13 @@ class Exported:
             metrics=tuple(row for row in self.metrics if _unit_of(row["run"]) in units),
             arms=tuple(count for count in self.arms if _unit_of(count[0]) in units),
             marks={run: mark for run, mark in self.marks.items() if _unit_of(run) in units},
-            provenance={unit: finishes for unit, finishes in self.provenance.items() if _unit_of(unit) in units},
+            provenance={unit: finishes for unit, finishes in self.provenance.items() if _trained(finishes) & units},
         )
+
+
+def _trained(finishes: list[dict[str, Any]]) -> set[str]:
+    """The algorithms and batch sizes of the runs that were finished."""
+    return {_unit_of(run) for finish in finishes for run in finish.get("runs", ())}
 
 
 def _unit_of(name: str) -> str:

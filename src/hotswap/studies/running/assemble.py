@@ -58,15 +58,21 @@ def on_device(data: Dataset, study: StudySpec, device: torch.device, dtype: torc
 
 def assemble(study: StudySpec, unit: Unit, held: Held) -> Assembled:
     """The unit's ensemble before its first step."""
-    family = study.family(unit.algorithm)
-    runs = tuple(unit.runs[place] for place in family.order(unit.runs))
+    families = [study.family(name) for name in unit.families]
+    members = [[run for run in unit.runs if run.algorithm == family.name] for family in families]
+    rows = [[own[place] for place in family.order(own)] for family, own in zip(families, members, strict=True)]
+    runs = tuple(run for own in rows for run in own)
     model = study.network.model(held.shape, held.classes)
     images = held.tensors.train_x
     theta = model.initial([run.seed for run in runs]).to(images.device, images.dtype)
-    update = family.update(model, theta, runs)
+    first = families[0]
+    if len(families) == 1:
+        update = first.update(model, theta, runs)
+    else:
+        update = first.update_together(model, theta, list(zip(families, rows, strict=True)))
     if not isinstance(update, Update):
         raise SettingError(
-            f"{type(family).__name__}.update() must return a hotswap.ensemble.Update, such as Elementwise(...), but it "
+            f"{type(first).__name__}.update() must return a hotswap.ensemble.Update, such as Elementwise(...), but it "
             f"returned a {type(update).__name__}."
         )
     return Assembled(Ensemble(update, held.tensors, unit.batch_size, study.data_seed), runs)

@@ -170,10 +170,11 @@ class _Training:
         self.store, self.study, self.unit, self.options, self.listener = store, study, unit, options, listener
         self.over = over
         self.folder = checkpoint_folder(store.folder, unit.id, [run.id for run in unit.runs])
-        self.family = study.family(unit.algorithm)
+        self.families = {name: study.family(name) for name in unit.families}
         self.built: Assembled = assemble(study, unit, data)
         self.recorded = frozenset(study.recorded_epochs())
-        self.milestones = frozenset(milestones(study.epochs) if self.family.arms() else ())
+        timed = any(family.arms() for family in self.families.values())
+        self.milestones = frozenset(milestones(study.epochs) if timed else ())
         self.diverged: set[str] = set()
         self.seconds = self.measuring = self.preparing = 0.0
 
@@ -256,7 +257,7 @@ class _Training:
         self.measuring += time.perf_counter() - began
         rows, counts = [], []
         for place, run in enumerate(self.built.runs):
-            means = self._means(tally, place)
+            means = self._means(tally, run.algorithm, place)
             rows.append(
                 MetricRow(
                     run=run.id,
@@ -278,15 +279,16 @@ class _Training:
                 self.store.diverged(run.id, epoch)
         self.store.record(self.unit, epoch, rows, counts, seconds=self.seconds)
 
-    def _means(self, tally: EpochTally, place: int) -> dict[str, float]:
+    def _means(self, tally: EpochTally, algorithm: str, place: int) -> dict[str, float]:
         """What the run in this place measured of what its algorithm measures, by name."""
-        for name in self.family.measures:
-            if name not in tally.means:
+        family, found = self.families[algorithm], {**tally.means, **tally.totals}
+        for name in family.measures:
+            if name not in found:
                 raise SettingError(
-                    f"The algorithm {self.family.algorithm} says that it measures {name}, but its update tallies "
-                    f"{', '.join(tally.means) or 'nothing'}; let it tally {name}, or take {name} out of `measures`."
+                    f"The algorithm {family.algorithm} says that it measures {name}, but its update tallies "
+                    f"{', '.join(found) or 'nothing'}; let it tally {name}, or take {name} out of `measures`."
                 )
-        return {name: tally.means[name][place] for name in self.family.measures}
+        return {name: found[name][place] for name in family.measures}
 
     def _provenance(self) -> dict[str, Any]:
         device = self.built.ensemble.data.train_x.device

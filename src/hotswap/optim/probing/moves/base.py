@@ -4,6 +4,7 @@ A move works for one step at a time:
 
     move.prepare()          save θ and this step's gradients
     move.to(arm)            put the parameters where that arm takes them, as often as there are trials
+    move.expected(arm)      there, by how much the slope at θ lets one expect the loss to have fallen
     move.back()             or put them back to θ, bit for bit
     move.commit(arm)        let the base optimizer's state advance, exactly once; None if no arm is taken
     move.forget()           release this step's tensors
@@ -31,6 +32,7 @@ from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.probing.moves.finite import FiniteCheck
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, MasterWeights
 from hotswap.optim.probing.moves.shards import ORDINARY, local
+from hotswap.optim.probing.moves.slope import SlopeSum
 
 __all__ = ["NO_GRADIENTS", "Kind", "Move", "Moving", "ParamGroup", "Workspace", "refuse_sparse", "with_values"]
 
@@ -130,6 +132,8 @@ class Move(ABC):
     initial_lr: float
     agree: Callable[[bool], bool] | None = field(default=None, repr=False)
     """Whether something holds in all processes, for processes that have different parts of the gradients."""
+    mean: Callable[[float], float] | None = field(default=None, repr=False)
+    """The mean of a number over all processes; None where there is one."""
     masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
     finite_unknown: bool = False
     """Whether `check_gradients` has something to find out."""
@@ -186,6 +190,14 @@ class Move(ABC):
     def to(self, arm: int) -> None:
         """Put the parameters where `arm` takes them."""
 
+    @abstractmethod
+    def expected(self, arm: int) -> float:
+        """⟨g, θ − θ′⟩: by how much the loss would fall from θ to the candidate θ′ of `arm`, if it were linear.
+
+        The parameters are at that candidate. g is the gradient as it was saved: clipped, and without weight decay.
+        θ − θ′ is the whole step, in float32 where the parameters are in less. All processes get the same.
+        """
+
     def back(self) -> None:
         """Put the parameters back to the saved θ, bit for bit."""
         for moving in self._moving:
@@ -211,6 +223,14 @@ class Move(ABC):
         """Put the gradients of the start point back and release this step's tensors; workspaces stay for the next."""
         self.show_gradients()
         self._moving, self.finite_unknown = [], False
+
+    def _agreed(self, total: SlopeSum) -> float:
+        """A sum over all parameters, as all processes see it.
+
+        Replicas have equal sums; their mean is taken all the same, because a last digit in which two of them differ
+        could let them take different decisions.
+        """
+        return total.value() if self.mean is None else self.mean(total.value())
 
     def show_gradients(self) -> None:
         """Put the gradients of the start point where they were found."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hotswap.errors import UnsupportedError
 from hotswap.optim.probing.moves.base import NO_GRADIENTS, Move, ParamGroup, with_values
+from hotswap.optim.probing.moves.slope import SlopeSum
 
 __all__ = ["Exact"]
 
@@ -50,6 +51,15 @@ class Exact(Move):
         with with_values(self.base, self.arms.values(arm), self.scale):
             self.base.step()
         self.hide_gradients()
+
+    def expected(self, arm: int) -> float:
+        """See `Move.expected`: from the parameters, which are at the candidate."""
+        total = SlopeSum()
+        for moving in self._moving:
+            rows = zip(moving.owners, moving.gradients, moving.origin, moving.parameters, strict=True)
+            for owner, gradient, origin, parameter in rows:
+                total.add(1.0, owner, gradient, origin - parameter)
+        return self._agreed(total)
 
     def back(self) -> None:
         """See `Move.back`; the base's state goes back too."""

@@ -22,6 +22,7 @@ from hotswap.optim.probing.moves.base import (
 )
 from hotswap.optim.probing.moves.low_precision import standing_in, widen
 from hotswap.optim.probing.moves.shards import local, sharded_like
+from hotswap.optim.probing.moves.slope import SlopeSum
 
 __all__ = ["LINEAR_BASES", "GradientMove", "LinearMove"]
 
@@ -88,6 +89,13 @@ class Segment:
         for factor, directions in terms:
             torch._foreach_add_(parameters, directions, alpha=factor)
 
+    def add_slope(self, total: SlopeSum) -> None:
+        """Add ⟨g, scale · Σ weight · direction⟩: by how much the loss would fall at a rate of 1, if it were linear."""
+        moving = self.moving
+        for weight, directions in self.terms:
+            for owner, gradient, direction in zip(moving.owners, moving.gradients, directions, strict=True):
+                total.add(moving.scale * weight, owner, gradient, direction)
+
 
 def _prefers_lists(tensors: list[Tensor]) -> bool:
     """On a GPU: whether two passes over a list beat one pass per tensor. Many small tensors are mostly launches."""
@@ -99,12 +107,23 @@ class Scaled(Move):
     """Moves along a direction that is the same for every rate: a trial costs a pass or two over the parameters."""
 
     _segments: list[Segment] = field(default_factory=list, repr=False)
+    _slope: float | None = field(default=None, repr=False)
+    """What is expected at a rate of 1, once this step was asked for it."""
 
     def to(self, arm: int) -> None:
         """See `Move.to`."""
         rate = self.arms.axes[0][arm]
         for segment in self._segments:
             segment.to(rate)  # type: ignore[arg-type]  # a rate is a float
+
+    def expected(self, arm: int) -> float:
+        """See `Move.expected`: proportional to the rate, so one pass over the parameters is enough for a step."""
+        if self._slope is None:
+            total = SlopeSum()
+            for segment in self._segments:
+                segment.add_slope(total)
+            self._slope = self._agreed(total)
+        return self.arms.axes[0][arm] * self._slope  # type: ignore[operator]  # a rate is a float
 
     def commit(self, arm: int | None) -> None:
         """See `Move.commit`."""
@@ -123,7 +142,7 @@ class Scaled(Move):
     def forget(self) -> None:
         """See `Move.forget`."""
         super().forget()
-        self._segments = []
+        self._segments, self._slope = [], None
 
 
 @dataclass

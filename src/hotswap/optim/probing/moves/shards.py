@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-__all__ = ["ORDINARY", "local", "sharded_like"]
+__all__ = ["ORDINARY", "local", "pieces", "sharded_like"]
 
 ORDINARY = (Tensor, torch.nn.Parameter)
 """The types of tensors that are not sharded, and of nearly all that there are: a quick answer for `local`."""
@@ -17,6 +19,17 @@ def local(tensor: Tensor) -> Tensor:
         return tensor
     part: Tensor = getattr(tensor, "_local_tensor", tensor)
     return part
+
+
+def pieces(tensor: Tensor) -> int:
+    """In how many different parts a tensor is divided among processes: 1 where every process has all of it.
+
+    Several processes may hold the same part.
+    """
+    if local(tensor) is tensor:
+        return 1
+    mesh, placements = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]  # a DTensor
+    return math.prod(mesh.size(axis) for axis, how in enumerate(placements) if not how.is_replicate())
 
 
 def sharded_like(owner: Tensor, part: Tensor) -> Tensor:

@@ -1,0 +1,258 @@
+"""What each run decides in a hot-swapped step, for all runs at once.
+
+Each function is one part of a step. Results are written in place, so that it becomes a few kernels when it is compiled;
+a loop here is over the different bandits or searches of runs that are trained together, never over runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hotswap.ensemble.updates.variants import ArmTables
+from hotswap.searches.base import AnyWalk
+from hotswap.states import State, arrays_of, replaced
+
+__all__ = ["Groups", "Rows", "Running", "advance", "look_ahead", "open_step", "take"]
+
+
+class Rows(NamedTuple):
+    """A part that some rows of the ensemble share, and its state for them."""
+
+    part: Any
+    start: int
+    stop: int
+    state: Any
+
+
+class Groups(NamedTuple):
+    """Who decides for which runs."""
+
+    arms: int
+    """K, the number of arms."""
+    row: int
+    """How many arms there are in a row, within which only the rate changes."""
+    untried: bool
+    """Whether some run may take an arm without a trial of it."""
+    bandits: list[Rows]
+    searches: list[Rows]
+    """With the walks of this step as their state."""
+    rewards: list[Rows]
+    """With the running scales as their state."""
+    paces: list[Rows]
+    """For runs that do not search in every step."""
+    guards: list[Rows]
+    """For runs that have one: pairs of a guard and of the reward that it judges by."""
+
+
+class Running(NamedTuple):
+    """What the parts of a step tell each other, and what the next step has to know of it: `(R,)` each."""
+
+    before: Tensor
+    """The loss that trials have to beat, float64."""
+    searching: Tensor
+    """Whether the run searches in this step."""
+    pending: Tensor
+    """The arm that was taken without a trial in the step before, and is still to be rewarded; −1 for none."""
+    in_force: Tensor
+    """The arm that was taken last; before the first one, that of the smallest rate."""
+    back: Tensor
+    """Whether the run goes back to its snapshot in this step."""
+    keep: Tensor
+    """Whether a snapshot of the run is to be taken."""
+
+    @classmethod
+    def start(cls, runs: int, arms: int, device: torch.device) -> Running:
+        """Before the first step."""
+        numbers = torch.zeros(runs, dtype=torch.int64, device=device)
+        no = torch.zeros(runs, dtype=torch.bool, device=device)
+        loss = torch.zeros(runs, dtype=torch.float64, device=device)
+        return cls(loss, no.clone(), numbers - 1, numbers + (arms - 1), no.clone(), no.clone())
+
+
+def open_step(groups: Groups, running: Running, loss: Tensor) -> None:
+    """Reward what the step before took untried, propose arms, and begin the walks; `loss` is what trials must beat."""
+    if groups.untried or groups.guards:
+        _settle(groups, running, loss)
+    proposal = torch.empty_like(running.in_force)
+    unsure = torch.zeros_like(running.searching)
+    for bandit, start, stop, learned in groups.bandits:
+        arm, state = bandit.propose(learned)
+        back = running.back[start:stop]
+        _store(learned, _where(back, learned, state) if groups.guards else state)
+        proposal[start:stop] = arm
+        if groups.paces:
+            unsure[start:stop] = bandit.unsure(state)
+    for (guard, _), start, stop, state in groups.guards:
+        proposal[start:stop] = guard.lowered(state, proposal[start:stop], groups.row)
+    running.searching.fill_(True)
+    for pace, start, stop, state in groups.paces:
+        followed = pace.follow(state, loss[start:stop])
+        due = pace.due(followed, unsure[start:stop])
+        running.searching[start:stop] = due
+        _store(state, pace.after(followed, due))
+    if groups.guards:
+        running.searching.logical_and_(~running.back)
+    for reward, start, stop, scale in groups.rewards:
+        scale.copy_(reward.follow(scale, loss[start:stop]))
+    running.before.copy_(loss)
+    for search, start, stop, walk in groups.searches:
+        begun = search.begin(proposal[start:stop], loss[start:stop], arms=groups.arms, row=groups.row)
+        if groups.untried or groups.guards:
+            begun = replaced(begun, done=begun.done | ~running.searching[start:stop])
+        _store(walk, begun)
+
+
+def _settle(groups: Groups, running: Running, loss: Tensor) -> None:
+    """Now that the loss after it is known, reward the arm that was taken untried; or go back because of it."""
+    arm, told = running.pending, running.pending >= 0
+    earned = torch.zeros_like(running.before)
+    for reward, start, stop, scale in groups.rewards:
+        earned[start:stop] = reward.grant(scale, running.before[start:stop], loss[start:stop])
+    for (guard, reward), start, stop, state in groups.guards:
+        scale = torch.zeros_like(earned[start:stop])
+        for _, first, last, own in groups.rewards:
+            if first <= start and stop <= last:
+                scale = own[start - first : stop - first]
+        place = running.in_force[start:stop] % groups.row
+        judged = guard.judge(state, loss[start:stop], place, groups.row, reward, scale)
+        _store(state, judged.state)
+        running.back[start:stop] = judged.back
+        running.keep[start:stop] = judged.keep
+        earned[start:stop] = torch.where(judged.back, judged.earned, earned[start:stop])
+    if groups.guards:
+        arm = torch.where(running.back, running.in_force, arm)
+        told = told | running.back
+    arm = arm.clamp(min=0)[:, None]
+    for bandit, start, stop, learned in groups.bandits:
+        state = bandit.observe(learned, arm[start:stop], earned[start:stop, None], told[start:stop, None])
+        _store(learned, state)
+
+
+def look_ahead(groups: Groups, count: int) -> Tensor:
+    """The arms `(R, J)` to evaluate next: those where the walks stand, then those that the searches foresee."""
+    found = []
+    for search, _, _, walk in groups.searches:
+        foreseen = search.foresee(walk, count).clamp(0, groups.arms - 1)
+        found.append(torch.cat([walk.arm[:, None], foreseen[:, 1:]], dim=1))
+    return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def advance(
+    groups: Groups,
+    running: Running,
+    rates: Tensor,
+    slope: Tensor,
+    arms: Tensor,
+    losses: Tensor,
+    trials: Tensor,
+    passes: Tensor,
+    each: Tensor,
+) -> None:
+    """Show the losses `(R, J)` of a block to the search one after the other, and teach the bandit what was tried.
+
+    A run sees a loss only if it is that of the arm where its walk stands; otherwise it waits for the next block. `each`
+    `(R,)` is how many forward passes a trial takes.
+    """
+    happened = []
+    for search, start, stop, walk in groups.searches:
+        now, tried = walk, []
+        for number in range(losses.shape[1]):
+            arm, loss = arms[start:stop, number], losses[start:stop, number]
+            here = ~now.done & (arm == now.arm)
+            if search.needs_slope:
+                rate = rates[start:stop].gather(1, arm.clamp(min=0)[:, None])[:, 0]
+                seen = search.observe(now, loss, rate * slope[start:stop])
+            else:
+                seen = search.observe(now, loss)
+            now = _where(here, seen, now)
+            tried.append(here)
+        happened.append(torch.stack(tried, dim=1))
+        _store(walk, now)
+    tried_here = torch.cat(happened) if len(happened) > 1 else happened[0]
+    earned = [
+        reward.grant(scale[:, None], running.before[start:stop, None], losses[start:stop])
+        for reward, start, stop, scale in groups.rewards
+    ]
+    rewards = torch.cat(earned) if len(earned) > 1 else earned[0]
+    known = arms.clamp(min=0)
+    for bandit, start, stop, learned in groups.bandits:
+        _store(learned, bandit.observe(learned, known[start:stop], rewards[start:stop], tried_here[start:stop]))
+    made = tried_here.sum(1)
+    trials += made
+    passes += each * made
+
+
+def take(
+    groups: Groups,
+    running: Running,
+    tables: ArmTables,
+    theta: Tensor,
+    direction: Tensor,
+    velocity: Tensor | None,
+    rate_sum: Tensor,
+    arm_counts: Tensor,
+    passes: Tensor,
+    norm_sum: Tensor | None,
+) -> None:
+    """Move every run by the arm it has chosen, or not at all."""
+    found = [search.choose(walk) for search, _, _, walk in groups.searches]
+    chosen = torch.cat(found) if len(found) > 1 else found[0]
+    if groups.untried or groups.guards:
+        chosen = _remember(groups, running, chosen)
+    moved = chosen >= 0
+    known = chosen.clamp(min=0)[:, None]
+    rate = torch.where(moved, tables.rate.gather(1, known)[:, 0], 0.0)
+    if velocity is None:
+        theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * direction, 0.0))
+    else:
+        used = torch.where(moved, chosen, groups.arms - 1)[:, None]  # without a move, state advances as by the last arm
+        momentum, decay = (table.gather(1, used).to(theta.dtype) for table in (tables.momentum, tables.decay))
+        velocity.copy_(momentum * velocity + (direction + decay * theta))
+        theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * velocity, 0.0))
+    if norm_sum is not None:
+        norm_sum += torch.linalg.vector_norm(direction, dim=1)
+    rate_sum += rate
+    arm_counts += chosen[:, None] == torch.arange(groups.arms, device=theta.device)
+    passes += 3.0  # of the gradient pass: its backward counts as two
+
+
+def _remember(groups: Groups, running: Running, chosen: Tensor) -> Tensor:
+    """What is taken where a run did not search, or has gone back; and what the next step has to know about it."""
+    chosen = torch.where(running.searching, chosen, running.in_force)
+    for (guard, _), start, stop, state in groups.guards:
+        part = chosen[start:stop]
+        chosen[start:stop] = torch.where(part >= 0, guard.lowered(state, part.clamp(min=0), groups.row), part)
+    if groups.guards:
+        chosen = torch.where(running.back, -1, chosen)
+    tried = running.searching.clone()
+    for search, start, stop, _ in groups.searches:
+        if not search.tries:
+            tried[start:stop] = False
+    taken = chosen >= 0
+    running.pending.copy_(torch.where(taken & ~tried, chosen, -1))
+    running.in_force.copy_(torch.where(taken, chosen, running.in_force))
+    return chosen
+
+
+def _where(condition: Tensor, yes: AnyWalk, no: AnyWalk) -> AnyWalk:
+    """For each run the fields of one state or of the other."""
+    other = arrays_of(no)
+    return replaced(
+        yes,
+        {name: torch.where(_spread(condition, array), array, other[name]) for name, array in arrays_of(yes).items()},
+    )
+
+
+def _spread(condition: Tensor, array: Tensor) -> Tensor:
+    """The condition `(R,)`, with as many axes as the array."""
+    return condition.view(-1, *[1] * (array.dim() - 1))
+
+
+def _store(kept: State, new: State) -> None:
+    """Copy every field into the tensor that is kept for it."""
+    values = arrays_of(new)
+    for name, tensor in arrays_of(kept).items():
+        tensor.copy_(values[name])
