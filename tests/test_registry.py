@@ -5,15 +5,22 @@ from __future__ import annotations
 import pytest
 
 from hotswap import (
+    UCB1,
     Armijo,
     Backtracking,
     BothWays,
     DiscountedUCB,
+    EpsilonGreedy,
+    Exp3S,
     FirstDecrease,
+    FixedArm,
     LogReduction,
     NoSearch,
     RelativeReduction,
     SettingError,
+    SlidingWindowUCB,
+    SmoothedUCB,
+    ThompsonSampling,
 )
 from hotswap.bandits import BANDITS
 from hotswap.registry import Registry
@@ -22,7 +29,16 @@ from hotswap.searches import SEARCHES
 
 
 def test_what_is_registered() -> None:
-    assert dict(BANDITS) == {"discounted_ucb": DiscountedUCB}
+    assert dict(BANDITS) == {
+        "discounted_ucb": DiscountedUCB,
+        "epsilon_greedy": EpsilonGreedy,
+        "exp3s": Exp3S,
+        "fixed_arm": FixedArm,
+        "sliding_window_ucb": SlidingWindowUCB,
+        "smoothed_ucb": SmoothedUCB,
+        "thompson_sampling": ThompsonSampling,
+        "ucb1": UCB1,
+    }
     assert dict(SEARCHES) == {
         "armijo": Armijo,
         "backtracking": Backtracking,

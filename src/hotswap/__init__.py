@@ -17,7 +17,18 @@ from hotswap._version import __version__
 
 if TYPE_CHECKING:
     from hotswap.arms import Arms, log_grid
-    from hotswap.bandits import Bandit, DiscountedUCB
+    from hotswap.bandits import (
+        UCB1,
+        Bandit,
+        DiscountedUCB,
+        EpsilonGreedy,
+        Exp3S,
+        FactoredBandit,
+        FixedArm,
+        SlidingWindowUCB,
+        SmoothedUCB,
+        ThompsonSampling,
+    )
     from hotswap.convergence import train_until
     from hotswap.errors import (
         CheckpointError,
@@ -44,7 +55,11 @@ _HOME = {
     "ClosureError": "errors",
     "DataError": "errors",
     "DiscountedUCB": "bandits",
+    "EpsilonGreedy": "bandits",
+    "Exp3S": "bandits",
+    "FactoredBandit": "bandits",
     "FirstDecrease": "searches",
+    "FixedArm": "bandits",
     "HotSwap": "optim",
     "HotSwapError": "errors",
     "HotSwapSGD": "optim",
@@ -56,8 +71,12 @@ _HOME = {
     "Reward": "rewards",
     "Search": "searches",
     "SettingError": "errors",
+    "SlidingWindowUCB": "bandits",
+    "SmoothedUCB": "bandits",
     "StepRecord": "optim",
     "StudyError": "errors",
+    "ThompsonSampling": "bandits",
+    "UCB1": "bandits",
     "UnitTaken": "errors",
     "UnsupportedError": "errors",
     "accumulate": "optim",
@@ -66,7 +85,7 @@ _HOME = {
     "train_until": "convergence",
 }
 
-__all__ = [
+__all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "Armijo",
     "Arms",
     "Backtracking",
@@ -76,7 +95,11 @@ __all__ = [
     "ClosureError",
     "DataError",
     "DiscountedUCB",
+    "EpsilonGreedy",
+    "Exp3S",
+    "FactoredBandit",
     "FirstDecrease",
+    "FixedArm",
     "HotSwap",
     "HotSwapError",
     "HotSwapSGD",
@@ -88,8 +111,12 @@ __all__ = [
     "Reward",
     "Search",
     "SettingError",
+    "SlidingWindowUCB",
+    "SmoothedUCB",
     "StepRecord",
     "StudyError",
+    "ThompsonSampling",
+    "UCB1",
     "UnitTaken",
     "UnsupportedError",
     "__version__",

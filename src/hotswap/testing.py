@@ -31,20 +31,22 @@ RUNS, ARMS, STEPS = 4, 6, 60
 SEEDS = (3, 14, 15, 92)
 
 
-def check_bandit(bandit: Bandit, *, learns: bool = True) -> None:
+def check_bandit(bandit: Bandit, *, learns: bool = True, any_arms: bool = True) -> None:
     """Check that a bandit, random or not, can train one run or many and be saved and resumed.
 
     Args:
         bandit: the bandit to check, with its settings.
         learns: whether it is expected to find an arm that pays far more than all others; False for bandits that are not
             meant to, such as one that always proposes the same arm.
+        any_arms: whether it works with any number of arms; False for bandits that are made for some number, which must
+            be 6 for these checks, such as a factored one of the shape (2, 3).
 
     Raises:
         AssertionError: It does something that a bandit must not do; the sentence says what.
     """
     _check_settings(bandit)
     for kind, device in KINDS:
-        _check_form(bandit, kind, device)
+        _check_form(bandit, kind, device, (1, ARMS) if any_arms else (ARMS,))
         _check_purity(bandit, kind, device)
         _check_independence(bandit, kind, device)
         _check_resuming(bandit, kind, device)
@@ -169,8 +171,8 @@ def _rewards(seed: int, runs: int = RUNS, arms: int = ARMS, steps: int = STEPS) 
     return np.random.default_rng(seed).normal(size=(runs, arms, steps))
 
 
-def _check_form(bandit: Bandit, kind: str, device: Device) -> None:
-    for arms in (1, ARMS):
+def _check_form(bandit: Bandit, kind: str, device: Device, sizes: tuple[int, ...]) -> None:
+    for arms in sizes:
         state = _begin(bandit, device, arms=arms)
         form = _form(state)
         for name, (shape, _) in form.items():
@@ -181,6 +183,10 @@ def _check_form(bandit: Bandit, kind: str, device: Device) -> None:
         for method in (bandit.index, bandit.counts, bandit.means):
             shape = tuple(method(after).shape)
             _say(shape == (RUNS, arms), bandit, f"{method.__name__}() has the shape {shape}, not runs by arms.")
+        for known in (state, after):
+            unsure = _numpy(bandit.unsure(known))
+            fits = unsure.shape == (RUNS,) and unsure.dtype.kind == "b"
+            _say(fits, bandit, f"unsure() must be true or false for each run, but it is {unsure.tolist()} in {kind}.")
 
 
 def _check_purity(bandit: Bandit, kind: str, device: Device) -> None:

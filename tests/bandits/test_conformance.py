@@ -7,8 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hotswap import Bandit, CheckpointError, DiscountedUCB, SettingError
+import hotswap
+from hotswap import (
+    UCB1,
+    Bandit,
+    CheckpointError,
+    DiscountedUCB,
+    Exp3S,
+    FactoredBandit,
+    FixedArm,
+    SettingError,
+    SlidingWindowUCB,
+    SmoothedUCB,
+    ThompsonSampling,
+)
 from hotswap.arrays import Array, namespace
 from hotswap.bandits import BANDITS, BanditState
 from hotswap.states import arrays_of, replaced
@@ -22,12 +37,59 @@ GOOD: list[Bandit] = [
     WithLatest(),
     EpsilonGreedy(),
     EpsilonGreedyData(epsilon=0.3),
+    UCB1(exploration=2.0),
+    UCB1(exploration=0.0),
+    SlidingWindowUCB(window=30, exploration=1.0),
+    ThompsonSampling(discount=0.9, prior=50.0, noise=1.0, bound=100.0),
+    Exp3S(exploration=0.3, share=0.0, memory=0.0),
+    hotswap.EpsilonGreedy(epsilon=0.2, discount=1.0),
+    SmoothedUCB(width=0.05, exploration=1.0, bound=100.0),
+    SmoothedUCB(row=1),
+]
+
+
+FACTORED: list[Bandit] = [
+    FactoredBandit(DiscountedUCB(), (2, 3)),
+    FactoredBandit(SlidingWindowUCB(window=50), (3, 2)),
+    FactoredBandit(EpsilonGreedyData(), (2, 3)),
+    FactoredBandit((ThompsonSampling(), Exp3S()), (3, 2)),
+    FactoredBandit((FactoredBandit(UCB1(), (1, 2)), SmoothedUCB()), (2, 3)),
+    FactoredBandit(UCB1(), (6,)),
 ]
 
 
 @pytest.mark.parametrize("name", BANDITS)
 def test_every_registered_bandit(name: str) -> None:
-    check_bandit(BANDITS[name]())
+    if name == "fixed_arm":
+        check_bandit(FixedArm(arm=0), learns=False)
+    else:
+        check_bandit(BANDITS[name]())
+
+
+@pytest.mark.parametrize("bandit", FACTORED, ids=repr)
+def test_factored_bandits(bandit: Bandit) -> None:
+    check_bandit(bandit, any_arms=False)
+
+
+@given(
+    bandit=st.sampled_from([*GOOD, *FACTORED, *(BANDITS[name]() for name in BANDITS if name != "fixed_arm")]),
+    rewards=st.lists(st.tuples(*[st.floats(-100, 100)] * 3), min_size=1, max_size=30),
+)
+@settings(max_examples=80, deadline=None)
+def test_numbers_stay_numbers_whatever_is_paid(bandit: Bandit, rewards: list[tuple[float, ...]]) -> None:
+    state = bandit.begin(1, 6)
+    for paid in rewards * 2:
+        arm, state = bandit.propose(state)
+        assert 0 <= arm[0] < 6
+        state = bandit.observe(state, [[arm[0], (arm[0] + 1) % 6, arm[0]]], [paid])
+        assert not any(np.isnan(array).any() for array in arrays_of(state).values())
+        assert not np.isnan(bandit.index(state)).any()
+        assert np.isfinite(bandit.means(state)).all()
+
+
+def test_bandits_that_cannot_learn() -> None:
+    check_bandit(SlidingWindowUCB(window=2), learns=False)
+    check_bandit(FixedArm(arm=5), learns=False, any_arms=False)
 
 
 @pytest.mark.parametrize("bandit", GOOD, ids=repr)
@@ -133,6 +195,12 @@ class ProposesWithoutState(DiscountedUCB):
         return super().propose(state)[0]
 
 
+@dataclass(frozen=True)
+class UnsureOfEveryArm(DiscountedUCB):
+    def unsure(self, state: Any) -> Array:
+        return state.counts < 5
+
+
 @dataclass
 class Thawed(DiscountedUCB.__base__):  # type: ignore[name-defined, misc]  # a frozen dataclass has no others below it
     rate: float = 0.1
@@ -158,6 +226,7 @@ class Thawed(DiscountedUCB.__base__):  # type: ignore[name-defined, misc]  # a f
         (DividesByZero(), r"means\(\) became NaN"),
         (AlwaysTheFirst(), "the only arm that pays in 0% of its later steps in NumPy; pass learns=False"),
         (Thawed(), "its settings can be changed"),
+        (UnsureOfEveryArm(), r"unsure\(\) must be true or false for each run"),
         (KeepsAList(), "every field of a state must be an array .*, but latest is of type list"),
         (ProposesWithoutState(), r"ProposesWithoutState: propose\(\) must return two things"),
         (DiscountedUCB, r"^DiscountedUCB is a class; check an object of it: DiscountedUCB\(\)"),

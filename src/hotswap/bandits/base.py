@@ -23,7 +23,18 @@ from hotswap.generators import generators
 from hotswap.registry import Registry
 from hotswap.states import State, arrays_of, replaced
 
-__all__ = ["BANDITS", "FORGOTTEN", "Bandit", "BanditState", "mean_rewards", "tried_arms"]
+__all__ = [
+    "BANDITS",
+    "FORGOTTEN",
+    "Bandit",
+    "BanditState",
+    "best_two_overlap",
+    "mean_rewards",
+    "refuse_unless",
+    "trials_as_arrays",
+    "tried_arms",
+    "upper_confidence",
+]
 
 FORGOTTEN = 1e-290  # a count below this is so near the smallest float64 that dividing by it gives no mean any more
 
@@ -59,6 +70,59 @@ def mean_rewards(state: State) -> Array:
     tried = tried_arms(state)
     xp = namespace(tried)
     return xp.where(tried, state.rewards, 0.0) / xp.where(tried, state.counts, 1.0)
+
+
+def upper_confidence(rewards: Array, counts: Array, trials: Array, exploration: float) -> Array:
+    """`(R, K)`: rewards / counts + sqrt(exploration · log(n) / counts), and +∞ for an arm without a mean.
+
+    `trials` `(R,)` is n; its logarithm is clamped at 0 from below.
+    """
+    xp = namespace(counts)
+    tried = counts > FORGOTTEN
+    counts = xp.where(tried, counts, 1.0)
+    n = trials[:, None]
+    log_n = xp.log(xp.where(n > 1, n, 1.0))
+    return xp.where(tried, rewards / counts + xp.sqrt(exploration * log_n / counts), math.inf)
+
+
+def best_two_overlap(means: Array, widths: Array, known: Array) -> Array:
+    """`(R,)`: whether the two arms with the best means overlap, where each reaches `widths` above and below its own.
+
+    All are `(R, K)`. An arm that is not `known` overlaps with all others; a single arm that is known with none.
+    """
+    xp = namespace(means)
+    means, widths = xp.where(known, means, 0.0), xp.where(known, widths, 0.0)
+    place = places(means.shape[1], means)
+    best = means.argmax(axis=1)[:, None] == place
+    second = xp.where(best, -math.inf, means).argmax(axis=1)[:, None] == place
+    low = xp.where(best, means - widths, 0.0).sum(axis=1)
+    high = xp.where(second, means + widths, 0.0).sum(axis=1)
+    unknown = xp.logical_not(known).any(axis=1)
+    return unknown | (low <= high) if means.shape[1] > 1 else unknown
+
+
+def trials_as_arrays(like: Array, arm: Array, reward: Array, tried: Array | None) -> tuple[Array, Array, Array]:
+    """What `Bandit.observe` was given, as arrays `(R, T)`: arms, rewards, and which of them happened.
+
+    Rewards of trials that did not happen are 0, whatever they were. Where `like` is in NumPy, they may be lists.
+    """
+    xp = namespace(like)
+    if xp is np:
+        arm, reward = np.asarray(arm, dtype=np.int64), np.asarray(reward, dtype=np.float64)
+        tried = None if tried is None else np.asarray(tried, dtype=np.bool_)
+    happened = xp.ones_like(arm, dtype=xp.bool if xp is not np else np.bool_) if tried is None else tried
+    return arm, xp.where(happened, reward, 0.0), happened
+
+
+def refuse_unless(allowed: bool, bandit: Bandit, name: str, rule: str) -> None:
+    """Raise the sentence that the setting called `name` must follow the rule, unless it does.
+
+    Raises:
+        SettingError: It does not.
+    """
+    if not allowed:
+        value = getattr(bandit, name)
+        raise SettingError(f"{type(bandit).__name__}({name}={value!r}): {name} must be {rule}.")
 
 
 class Bandit(ABC):
@@ -138,16 +202,7 @@ class Bandit(ABC):
         """
         means, index = self.means(state), self.index(state)
         xp = namespace(means)
-        untried = xp.logical_not(xp.isfinite(index) & xp.isfinite(means))
-        means = xp.where(untried, 0.0, means)
-        width = abs(xp.where(untried, 0.0, index) - means)
-        place = places(means.shape[1], means)
-        best = means.argmax(axis=1)[:, None] == place
-        others = xp.where(best, -math.inf, means)
-        second = others.argmax(axis=1)[:, None] == place
-        low = xp.where(best, means - width, 0.0).sum(axis=1)
-        high = xp.where(second, means + width, 0.0).sum(axis=1)
-        return untried.any(axis=1) | ((low <= high) if means.shape[1] > 1 else best.any(axis=1) & False)
+        return best_two_overlap(means, abs(index - means), xp.isfinite(index) & xp.isfinite(means))
 
     def _unknown(self, state: State) -> Array:
         index = self.index(state)

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hotswap.arrays import Array, namespace
-from hotswap.bandits.base import BANDITS, Bandit, tried_arms
-from hotswap.errors import SettingError
+from hotswap.bandits.base import BANDITS, Bandit, refuse_unless, upper_confidence
 from hotswap.states import State, replaced
 
 __all__ = ["DiscountedUCB"]
@@ -36,12 +35,9 @@ class DiscountedUCB(Bandit):
     exploration: float = 1e-8
 
     def __post_init__(self) -> None:
-        if not 0 < self.discount <= 1:
-            raise SettingError(f"DiscountedUCB(discount={self.discount!r}): discount must be in (0, 1].")
-        if not (math.isfinite(self.exploration) and self.exploration >= 0):
-            raise SettingError(
-                f"DiscountedUCB(exploration={self.exploration!r}): exploration must be finite and not negative."
-            )
+        refuse_unless(0 < self.discount <= 1, self, "discount", "in (0, 1]")
+        allowed = math.isfinite(self.exploration) and self.exploration >= 0
+        refuse_unless(allowed, self, "exploration", "finite and not negative")
 
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
@@ -58,10 +54,4 @@ class DiscountedUCB(Bandit):
 
     def index(self, state: State) -> Array:
         """See `Bandit.index`."""
-        xp = namespace(state.counts)
-        tried = tried_arms(state)
-        counts = xp.where(tried, state.counts, 1.0)
-        n = state.counts.sum(axis=1)[:, None]
-        log_n = xp.log(xp.where(n > 1, n, 1.0))
-        ucb = state.rewards / counts + xp.sqrt(self.exploration * log_n / counts)
-        return xp.where(tried, ucb, math.inf)
+        return upper_confidence(state.rewards, state.counts, state.counts.sum(axis=1), self.exploration)

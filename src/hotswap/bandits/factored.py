@@ -1,0 +1,273 @@
+"""One bandit for each hyperparameter, in place of one over all of their combinations."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from hotswap.arms import Arms
+from hotswap.arrays import Array, Device, namespace, places, zeros
+from hotswap.bandits.base import Bandit, trials_as_arrays
+from hotswap.errors import SettingError
+from hotswap.states import State, arrays_of, replaced
+
+__all__ = ["FactoredBandit"]
+
+VERSIONS = 1000  # of an axis's state, at most
+
+
+@dataclass(frozen=True)
+class FactoredBandit(Bandit):
+    """Let one bandit choose the value of each hyperparameter, as if what they are worth added up.
+
+    With K₁, K₂, … values of the hyperparameters, one bandit over all combinations has K₁·K₂·… arms to try. Here
+    there are K₁ + K₂ + … : the bandit of each **axis** proposes a value of its own, and what a trial earned is told to
+    all of them, each for its own value. That is right where the best value of one hyperparameter depends little on
+    the others; where it does depend on them, the axes learn means over what the others did at the time, and may settle
+    on a pair of values that is not the best.
+
+    Arms are numbered as in `Arms.values`: the last axis, which the search walks along, varies fastest. The index of
+    an arm is the sum of the indices of its values. For tables of statistics the mean of an arm is the average of
+    its values' means, and its count the smallest of its values' counts: it cannot have been tried more often. It is
+    unsure while one of its axes is.
+
+    The axes **begin** one after the other, the last one first: the others begin when each axis after them has had as
+    many steps as it has values. Until then an axis proposes what its bandit would begin with and hears nothing. So
+    values are first compared while all others stay as they are, or are the best ones found so far. Would all begin at
+    once, two axes with as many values would propose both their first ones, then both their second ones, learn the same
+    and go on in step; and every trial with a rate that is far too large would count against the values of all others.
+
+    bandit: the bandit of every axis, or a tuple with one for each.
+    shape: how many values each hyperparameter has, in the order of `Arms.axes`; None where `knowing` will tell.
+    """
+
+    bandit: Bandit | tuple[Bandit, ...]
+    shape: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        several: object = self.bandit
+        if isinstance(several, list):
+            object.__setattr__(self, "bandit", tuple(several))
+        bandits = self.bandit if isinstance(self.bandit, tuple) else (self.bandit,)
+        wrong = [bandit for bandit in bandits if not isinstance(bandit, Bandit)]
+        if wrong or not bandits:
+            raise SettingError(
+                f"FactoredBandit(bandit={self.bandit!r}): bandit must be a hotswap.Bandit object, or a tuple of them."
+            )
+        if self.shape is None:
+            return
+        sizes: tuple[object, ...] = tuple(self.shape)
+        if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+            raise SettingError(
+                f"FactoredBandit(shape={self.shape!r}): shape must be the number of values of each hyperparameter."
+            )
+        object.__setattr__(self, "shape", sizes)
+        if isinstance(self.bandit, tuple) and len(self.bandit) != len(sizes):
+            raise SettingError(
+                f"FactoredBandit(shape={self.shape!r}): there are {len(self.bandit)} bandits for {len(sizes)} "
+                "hyperparameters; give one for each."
+            )
+
+    @property
+    def axes(self) -> tuple[tuple[Bandit, int], ...]:
+        """The bandit of each axis, and how many values that axis has.
+
+        Raises:
+            SettingError: The shape is not known yet.
+        """
+        if self.shape is None:
+            raise SettingError(
+                "FactoredBandit(shape=None): it has not been told what its arms stand for; give their shape, or call "
+                "knowing(arms)."
+            )
+        bandits = self.bandit if isinstance(self.bandit, tuple) else (self.bandit,) * len(self.shape)
+        return tuple(zip(bandits, self.shape, strict=True))
+
+    @property
+    def state_version(self) -> int:  # type: ignore[override]  # of all axes together
+        """1 where the states of all axes are of version 1; else their versions, less 1, as digits to the base 1000."""
+        digits = (bandit.state_version - 1 for bandit, _ in self.axes)
+        version: int = 1 + sum(digit * VERSIONS**axis for axis, digit in enumerate(digits))
+        return version
+
+    def knowing(self, arms: Arms) -> FactoredBandit:
+        """See `Bandit.knowing`: each axis's bandit is told of its own hyperparameter.
+
+        Raises:
+            SettingError: The arms have another shape.
+        """
+        shape = tuple(len(axis) for axis in arms.axes)
+        if self.shape not in (None, shape):
+            raise SettingError(
+                f"FactoredBandit(shape={self.shape!r}): the arms have {' and '.join(arms.names)} with {shape} values; "
+                "leave the shape out, or give this one."
+            )
+        bandits = FactoredBandit(self.bandit, shape).axes
+        own = (Arms((name,), (axis,)) for name, axis in zip(arms.names, arms.axes, strict=True))
+        told = tuple(bandit.knowing(each) for (bandit, _), each in zip(bandits, own, strict=True))
+        return FactoredBandit(told, shape)
+
+    def start(self, runs: int, arms: int, device: Device = None) -> State:
+        """See `Bandit.start`. Fields of the axes' states are called `axis0_…`, `axis1_…`, and so on."""
+        self._check_arms(arms)
+        parts = tuple(bandit.start(runs, size, device) for bandit, size in self.axes)
+        return _joined(parts, zeros((runs,), "int64", device))
+
+    def begin(self, runs: int, arms: int, device: Device = None, seeds: Sequence[int] | None = None) -> State:
+        """See `Bandit.begin`. Each axis has a seed of its own: seed · (number of axes) + axis."""
+        self._check_arms(arms)
+        seeds, axes = [0] * runs if seeds is None else seeds, self.axes
+        parts = tuple(
+            bandit.begin(runs, size, device, [int(seed) * len(axes) + axis for seed in seeds])
+            for axis, (bandit, size) in enumerate(axes)
+        )
+        return _joined(parts, zeros((runs,), "int64", device))
+
+    def propose(self, state: State) -> tuple[Array, State]:
+        """See `Bandit.propose`."""
+        arm, after = 0, []
+        for (bandit, size), first, own in zip(self.axes, self._first_steps, _parted(state), strict=True):
+            place, learned = bandit.propose(own)
+            arm = arm * size + place
+            after.append(_where(state.step >= first, learned, own))
+        return arm, replaced(_with_parts(state, after), step=state.step + 1)
+
+    def index(self, state: State) -> Array:
+        """See `Bandit.index`."""
+        return sum(self._tables(state, "index"))
+
+    def observe(self, state: State, arm: Array, reward: Array, tried: Array | None = None) -> State:
+        """See `Bandit.observe`."""
+        arm, reward, happened = trials_as_arrays(next(iter(state)), arm, reward, tried)
+        after = []
+        axes = zip(self.axes, self._below, self._first_steps, _parted(state), strict=True)
+        for (bandit, size), below, first, own in axes:
+            hears = happened & (state.step > first)[:, None] if first else happened  # the step was counted already
+            after.append(bandit.observe(own, arm // below % size, reward, hears))
+        return _with_parts(state, after)
+
+    def counts(self, state: State) -> Array:
+        """See `Bandit.counts`: the smallest of the counts of the arm's values."""
+        first, *others = self._tables(state, "counts")
+        for table in others:
+            first = namespace(first).minimum(first, table)
+        return first
+
+    def means(self, state: State) -> Array:
+        """See `Bandit.means`: the average of the means of the arm's values."""
+        return sum(self._tables(state, "means")) / len(self.axes)
+
+    def unsure(self, state: State) -> Array:
+        """See `Bandit.unsure`: whether one of the axes is."""
+        first, *others = (bandit.unsure(own) for (bandit, _), own in zip(self.axes, _parted(state), strict=True))
+        for unsure in others:
+            first = first | unsure
+        return first
+
+    def restored(self, state: State, arrays: Mapping[str, Array], version: int = 1) -> State:
+        """See `Bandit.restored`: each axis's bandit reads its own fields, and translates them where it has to."""
+        parts = []
+        for axis, ((bandit, _), own) in enumerate(zip(self.axes, _parted(state), strict=True)):
+            prefix = _prefix(axis)
+            saved = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            parts.append(bandit.restored(own, saved, (version - 1) // VERSIONS**axis % VERSIONS + 1))
+        prefixes = tuple(_prefix(axis) for axis in range(len(parts)))
+        others = {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
+        return super().restored(state, {**_fields_of(parts), **others}, self.state_version)
+
+    @property
+    def _below(self) -> tuple[int, ...]:
+        """By how many arms the next value of each axis is away: the number of combinations of the axes after it."""
+        below = [1]
+        for _, size in reversed(self.axes[1:]):
+            below.insert(0, size * below[0])
+        return tuple(below)
+
+    @property
+    def _first_steps(self) -> tuple[int, ...]:
+        """The step in which each axis begins: that of the last one is 0, then as many later as there are values."""
+        first = [0]
+        for _, size in reversed(self.axes[1:]):
+            first.insert(0, size + first[0])
+        return tuple(first)
+
+    def _tables(self, state: State, method: str) -> list[Array]:
+        """What a method of each axis's bandit says `(R, Kᵢ)`, for every combination `(R, K)`."""
+        arms = self._below[0] * self.axes[0][1]
+        tables = []
+        for (bandit, size), below, own in zip(self.axes, self._below, _parted(state), strict=True):
+            table = getattr(bandit, method)(own)
+            tables.append(table[:, places(arms, table) // below % size])
+        return tables
+
+    def _check_arms(self, arms: int) -> None:
+        sizes = [size for _, size in self.axes]
+        if math.prod(sizes) != arms:
+            product = " · ".join(map(str, sizes))
+            raise SettingError(
+                f"FactoredBandit(shape={self.shape!r}): {product} combinations are not {arms} arms; give the number of "
+                "values of each hyperparameter, in the order of Arms.axes."
+            )
+
+
+def _prefix(axis: int) -> str:
+    return f"axis{axis}_"
+
+
+def _joined(states: tuple[State, ...], step: Array) -> State:
+    """The states of all axes as one, with a field for each of theirs, and the number of proposals made."""
+    kind = _joined_type(tuple(type(state) for state in states))
+    return kind(*(array for state in states for array in arrays_of(state).values()), step)
+
+
+def _parted(state: State) -> list[State]:
+    """The states of the axes that a joined one was made of."""
+    arrays, parts, start = list(state), [], 0
+    for kind in state.kinds:
+        names = _names(kind)
+        parts.append(kind(**dict(zip(names, arrays[start : start + len(names)], strict=True))))
+        start += len(names)
+    return parts
+
+
+def _with_parts(state: State, parts: Sequence[State]) -> State:
+    """A joined state of the same kind with the states of the axes as they are now."""
+    return replaced(state, _fields_of(parts))
+
+
+def _fields_of(parts: Sequence[State]) -> dict[str, Array]:
+    """The arrays of the axes' states, as they are called in a joined one."""
+    return {_prefix(axis) + name: array for axis, part in enumerate(parts) for name, array in arrays_of(part).items()}
+
+
+def _where(condition: Array, yes: State, no: State) -> State:
+    """For each run the fields of one state or of the other."""
+    xp, others = namespace(condition), arrays_of(no)
+    return replaced(
+        yes,
+        {
+            name: xp.where(condition.reshape(-1, *(1,) * (len(array.shape) - 1)), array, others[name])
+            for name, array in arrays_of(yes).items()
+        },
+    )
+
+
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the fields of a named tuple or dataclass."""
+    return tuple(kind._fields) if hasattr(kind, "_fields") else tuple(field.name for field in fields(kind))
+
+
+@cache
+def _joined_type(kinds: tuple[type[Any], ...]) -> type[Any]:
+    """A named tuple with the fields of all kinds, whose objects can be copied and pickled."""
+    names = [_prefix(axis) + name for axis, kind in enumerate(kinds) for name in _names(kind)]
+    plain = namedtuple("FactoredState", [*names, "step"])  # type: ignore[misc]  # which fields it has is known now and not before
+
+    def reduced(self: Any) -> tuple[Any, ...]:
+        return _joined, (tuple(_parted(self)), self.step)  # by its parts: the type itself is in no module
+
+    return type("FactoredState", (plain,), {"__slots__": (), "__reduce__": reduced, "kinds": kinds})
