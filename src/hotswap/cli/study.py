@@ -208,13 +208,14 @@ def import_(
 
 
 def _study(name: str) -> StudySpec:
-    from hotswap.studies import PAPER, load_study
+    from hotswap.studies import STUDIES, load_study
 
-    if name == "paper":
-        return PAPER
+    if name in STUDIES:
+        return STUDIES[name]
     if not Path(name).exists():
+        known = ", ".join(f"`{known}`" for known in STUDIES)
         raise SettingError(
-            f"There is no study {name!r}: name `paper`, or a TOML file (`hotswap study new` writes one)."
+            f"There is no study {name!r}: name one of {known}, or a TOML file (`hotswap study new` writes one)."
         )
     return load_study(Path(name))
 

@@ -35,6 +35,8 @@ __all__ = [
     "moved_loss",
 ]
 
+MOST_PROGRAMS = 128  # that one function may become
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -111,6 +113,8 @@ def _has_compiler(device: torch.device) -> bool:
 @cache
 def _compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Once for all ensembles of a process; sizes that turn out to vary become variables of the kernel."""
+    # Every bandit, search and base optimizer is another program, and the compiler gives up after eight by default.
+    torch._dynamo.config.recompile_limit = max(MOST_PROGRAMS, torch._dynamo.config.recompile_limit)
     compiled = torch.compile(function, options={"deterministic": True})  # see the top of this file
 
     @wraps(function)

@@ -14,6 +14,7 @@ from hotswap.studies.algorithms import (
     Look,
     SgdFamily,
 )
+from hotswap.studies.extensions import CONFIRMATION, EXTENSIONS, STUDIES
 from hotswap.studies.networks import NETWORKS, ConvolutionalSpec, Network, NetworkSpec
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.plan import Unit, plan
@@ -26,9 +27,12 @@ Algorithm = str
 
 __all__ = [
     "ALGORITHMS",
+    "CONFIRMATION",
     "EXAMPLE",
+    "EXTENSIONS",
     "NETWORKS",
     "PAPER",
+    "STUDIES",
     "AdaDeltaFamily",
     "AdamFamily",
     "Algorithm",

@@ -343,7 +343,7 @@ def test_families_of_one_algorithm_have_names_of_their_own() -> None:
         "search": {"name": "backtracking", "headroom": 2},
         "reward": {"name": "log_reduction"},
         **{"search_every": 1, "search_when": "never", "guard": 0.0, "next_weight": 0.0, "base": "sgd"},
-        **{"momentum": [0.0], "weight_decay": [0.0], "factored": False},
+        **{"momentum": [0.0], "weight_decay": [0.0], "beta1": 0.9, "beta2": 0.999, "factored": False},
     }
     assert "base" not in BOLD.constants()  # settings that came later change no fingerprint
 

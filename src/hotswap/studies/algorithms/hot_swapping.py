@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hotswap.arms import Arms, log_grid
-from hotswap.bandits import BANDITS, Bandit, DiscountedUCB
+from hotswap.bandits import BANDITS, Bandit, DiscountedUCB, FactoredBandit
 from hotswap.guards import Guard
 from hotswap.pacing import Pace, When
 from hotswap.rewards import REWARDS, LogReduction, Reward
@@ -140,6 +140,8 @@ class HotSwapFamily(HotSwappingFamily):
         base: What turns a gradient into a direction: "sgd", "nesterov" or "adam".
         momentum: Of the base "sgd" or "nesterov": one value, or several to choose from, which are swapped, too.
         weight_decay: What is added of the weights to the gradient, of the base "sgd": one value, or several.
+        beta1: Of the base "adam": how much of the running mean of the gradient is kept; 0 gives RMSprop's direction.
+        beta2: Of the base "adam": how much of the running mean of its square is kept.
         factored: Whether each hyperparameter has a bandit of its own, instead of one for all combinations.
     """
 
@@ -155,6 +157,8 @@ class HotSwapFamily(HotSwappingFamily):
     base: str = one(one_of(BASES), "sgd", help='whose direction: "sgd", "nesterov" or "adam"', added=True)
     momentum: tuple[float, ...] = several(SHARE, (0.0,), help="of sgd or nesterov; several are swapped", added=True)
     weight_decay: tuple[float, ...] = several(NOT_NEGATIVE, (0.0,), help="of sgd; several are swapped", added=True)
+    beta1: float = one(SHARE, 0.9, help="of adam: how much of the mean gradient is kept", added=True)
+    beta2: float = one(SHARE, 0.999, help="of adam: how much of the mean square is kept", added=True)
     factored: bool = one(yes_or_no(), False, help="whether each hyperparameter has its own bandit", added=True)
 
     label: ClassVar[str] = "hot swapping"
@@ -214,13 +218,11 @@ class HotSwapFamily(HotSwappingFamily):
         from hotswap.ensemble import AdamDirection, Momentum, Plain, Variant  # noqa: PLC0415  # need torch
 
         arms = self.hyperparameters
-        bandit = self.bandit
+        bandit: Bandit = self.bandit
         if self.factored:
-            from hotswap.bandits import FactoredBandit
-
             bandit = FactoredBandit(self.bandit, tuple(map(len, arms.axes)))
         if self.base == "adam":
-            direction: Direction = AdamDirection()
+            direction: Direction = AdamDirection(self.beta1, self.beta2)
         elif self.direction_has_state and not self.combined:
             direction = Momentum(self.momentum[0], nesterov=self.base == "nesterov")
         else:
