@@ -22,6 +22,7 @@ def test_exactly_these_names_are_public() -> None:
         "DataError",
         "DiscountedUCB",
         "FirstDecrease",
+        "Guard",
         "HotSwap",
         "HotSwapError",
         "HotSwapSGD",
@@ -40,6 +41,7 @@ def test_exactly_these_names_are_public() -> None:
         "accumulate",
         "in_trial",
         "log_grid",
+        "mixture",
         "train_until",
     ]
     for name in hotswap.__all__:

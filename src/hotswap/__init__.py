@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         UnitTaken,
         UnsupportedError,
     )
-    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial
+    from hotswap.guards import Guard
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial, mixture
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Backtracking, FirstDecrease, Search
 
@@ -43,6 +44,7 @@ _HOME = {
     "DataError": "errors",
     "DiscountedUCB": "bandits",
     "FirstDecrease": "searches",
+    "Guard": "guards",
     "HotSwap": "optim",
     "HotSwapError": "errors",
     "HotSwapSGD": "optim",
@@ -60,6 +62,7 @@ _HOME = {
     "accumulate": "optim",
     "in_trial": "optim",
     "log_grid": "arms",
+    "mixture": "optim",
     "train_until": "convergence",
 }
 
@@ -72,6 +75,7 @@ __all__ = [
     "DataError",
     "DiscountedUCB",
     "FirstDecrease",
+    "Guard",
     "HotSwap",
     "HotSwapError",
     "HotSwapSGD",
@@ -90,6 +94,7 @@ __all__ = [
     "accumulate",
     "in_trial",
     "log_grid",
+    "mixture",
     "train_until",
 ]
 
