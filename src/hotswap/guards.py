@@ -97,7 +97,7 @@ class Guard:
         fresh, finite = state.steps < 0, xp.isfinite(loss)
         mean = xp.where(fresh, loss, self.memory * state.mean + (1 - self.memory) * loss)
         mean = xp.where(finite, mean, math.inf)  # −∞ too
-        lowest = xp.where(fresh, mean, state.lowest)
+        lowest = xp.where(fresh & finite, mean, state.lowest)
         lowest = xp.where(mean < lowest, mean, lowest)
         earned = reward.grant(scale, lowest, mean)
         high = earned <= -math.log(self.factor)

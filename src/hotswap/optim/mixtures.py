@@ -22,7 +22,7 @@ def mixture(same: Callable[[], object], other: Callable[[], object], weight: flo
     Trials can be judged in three ways. On the minibatch of the gradient, as in the paper: `optimizer.step(closure)`. It
     costs least, but a small minibatch rewards rates that suit it alone. On the next minibatch,
     `optimizer.step(closure, trial_closure=following)`: what helps one minibatch and harms the next is not taken, and
-    rates become small. Or on both, here; it costs two forwards a trial, and one of `following` at the start point.
+    rates become small. Or on both, here: two forwards for every trial, and two more at the start point.
 
     Random numbers and buffers are those of any trial: each evaluation begins with the dropout masks of the gradient
     pass, and leaves batch-norm statistics alone.
