@@ -293,7 +293,8 @@ class HotSwap(Deciding):
         if self._probe.can_move and self._checks.first_time(warning):
             warn_of_no_search(values.items(), ever=memory.searched)
         self._probe.step_without_loss(arm)
-        memory.untried = None  # the next loss is that of two steps
+        if self._probe.can_move:
+            memory.untried = None  # the next loss is that of two steps
         memory.last_step = StepRecord(
             start=arm, arm=arm, values=values, loss_before=math.nan, loss_after=math.nan, trials=()
         )
