@@ -28,6 +28,7 @@ def test_exactly_these_names_are_public() -> None:
         "FactoredBandit",
         "FirstDecrease",
         "FixedArm",
+        "Guard",
         "HotSwap",
         "HotSwapError",
         "HotSwapSGD",
@@ -51,6 +52,7 @@ def test_exactly_these_names_are_public() -> None:
         "accumulate",
         "in_trial",
         "log_grid",
+        "mixture",
         "train_until",
     ]
     for name in hotswap.__all__:

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
         UnitTaken,
         UnsupportedError,
     )
-    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial
+    from hotswap.guards import Guard
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial, mixture
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
 
@@ -60,6 +61,7 @@ _HOME = {
     "FactoredBandit": "bandits",
     "FirstDecrease": "searches",
     "FixedArm": "bandits",
+    "Guard": "guards",
     "HotSwap": "optim",
     "HotSwapError": "errors",
     "HotSwapSGD": "optim",
@@ -82,6 +84,7 @@ _HOME = {
     "accumulate": "optim",
     "in_trial": "optim",
     "log_grid": "arms",
+    "mixture": "optim",
     "train_until": "convergence",
 }
 
@@ -100,6 +103,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "FactoredBandit",
     "FirstDecrease",
     "FixedArm",
+    "Guard",
     "HotSwap",
     "HotSwapError",
     "HotSwapSGD",
@@ -123,6 +127,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "accumulate",
     "in_trial",
     "log_grid",
+    "mixture",
     "train_until",
 ]
 

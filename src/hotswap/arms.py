@@ -66,6 +66,11 @@ class Arms:
         return math.prod(len(axis) for axis in self.axes)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each hyperparameter has."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
     def row(self) -> int:
         """How many arms one walk can pass: the number of values of the hyperparameter walked along."""
         return len(self.axes[-1])

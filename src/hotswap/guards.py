@@ -52,7 +52,9 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Guard:
-    """Goes back to a snapshot when the loss has risen by a factor for a number of steps.
+    """Goes back to a snapshot when the loss has risen by a factor for a number of steps, or is not finite.
+
+    The first snapshot is taken in the first step whose loss is finite.
 
     factor: what counts as risen: the running mean is so many times its lowest value. For rewards that allow losses
         below zero, it has risen by log(factor) in units of the reward.
@@ -94,9 +96,10 @@ class Guard:
         xp = namespace(loss)
         fresh, finite = state.steps < 0, xp.isfinite(loss)
         mean = xp.where(fresh, loss, self.memory * state.mean + (1 - self.memory) * loss)
-        lowest = xp.where(fresh, loss, state.lowest)
+        mean = xp.where(finite, mean, math.inf)  # −∞ too
+        lowest = xp.where(fresh & finite, mean, state.lowest)
         lowest = xp.where(mean < lowest, mean, lowest)
-        earned = reward.grant(scale, lowest, xp.where(finite, mean, math.inf))
+        earned = reward.grant(scale, lowest, mean)
         high = earned <= -math.log(self.factor)
         above = xp.where(high, state.above + 1, 0)
         back = xp.logical_not(fresh) & ((above >= self.steps) | xp.logical_not(finite))
@@ -105,7 +108,7 @@ class Guard:
         lower = xp.minimum(place + 1, xp.full_like(place, row - 1))
         return Judgement(
             GuardState(
-                steps=xp.where(back | keep, 0, state.steps + 1),
+                steps=xp.where(back | keep, 0, xp.where(fresh, -1, state.steps + 1)),
                 above=xp.where(back, 0, above),
                 mean=xp.where(back, state.kept, mean),
                 lowest=xp.where(back, state.kept, lowest),

@@ -65,9 +65,13 @@ class Pace:
         return PaceState(zeros((runs,), "int64", device) - 1, none, none)
 
     def follow(self, state: PaceState, loss: Array) -> PaceState:
-        """The state after the loss of one more step was seen, before that step searches or does not."""
-        mean = self.memory * state.mean + (1 - self.memory) * loss
-        return state._replace(mean=namespace(loss).where(state.since < 0, loss, mean))
+        """The state after the loss of one more step was seen, before that step searches or does not.
+
+        The mean leaves out a loss that is not finite: it would never be a number again.
+        """
+        xp = namespace(loss)
+        mean = xp.where(state.since < 0, loss, self.memory * state.mean + (1 - self.memory) * loss)
+        return state._replace(mean=xp.where(xp.isfinite(loss), mean, state.mean))
 
     def due(self, state: PaceState, unsure: Array) -> Array:
         """`(R,)` whether the step searches; `unsure` is what the bandit says of itself."""

@@ -2,6 +2,7 @@
 
 from hotswap.optim.accumulation import accumulate
 from hotswap.optim.hotswap import HotSwap
+from hotswap.optim.mixtures import mixture
 from hotswap.optim.probing.closures import in_trial
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
 from hotswap.optim.sgd import HotSwapSGD
@@ -16,4 +17,5 @@ __all__ = [
     "StepRecord",
     "accumulate",
     "in_trial",
+    "mixture",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import overload
 
 import torch
@@ -18,15 +19,21 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms, Value, log_grid
 from hotswap.bandits import Bandit, DiscountedUCB
 from hotswap.errors import SettingError, UnsupportedError
+from hotswap.guards import Guard
 from hotswap.optim.adapters import Closure
+from hotswap.optim.deciding import Deciding, Decision
+from hotswap.optim.guarding import Guarding
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.closures import Request, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
+from hotswap.optim.setters import Setter, Setters
+from hotswap.optim.untried import Untried, pace_for
 from hotswap.optim.user_warnings import warn_of_no_search
-from hotswap.optim.validation import check_parts, initial_lr, refuse_loss
-from hotswap.optim.wrapping import Memory, Proposal, WrappingOptimizer
+from hotswap.optim.validation import check_parts, initial_lr
+from hotswap.optim.wrapping import Memory
+from hotswap.pacing import When
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 from hotswap.searches.base import MOST_TRIALS, refuse_endless
@@ -34,7 +41,7 @@ from hotswap.searches.base import MOST_TRIALS, refuse_endless
 __all__ = ["HotSwap"]
 
 
-class HotSwap(WrappingOptimizer):
+class HotSwap(Deciding):
     """Swap hyperparameters of `base_optimizer` while it trains, guided by a bandit and protected by a search.
 
         optimizer = HotSwap(torch.optim.Adam(model.parameters()), {"lr": log_grid(1e-1, 1e-6, 21)}, module=model)
@@ -63,9 +70,28 @@ class HotSwap(WrappingOptimizer):
         check_closure: whether the closure is evaluated once more in searches 1, 10 and 100, to warn if it gives another
             loss at the same parameters.
         seed: for bandits that draw random numbers.
+        search_every: search in every n-th step, and between them apply what the latest search chose. Such a step costs
+            what a step of the base costs, and its arm is rewarded by the loss of the step after it.
+        search_when: search when there is a reason to: `"unsure"`, while the bandit's two best arms may be either the
+            better one; `"risen"`, when the running mean of the loss is above what it was at the latest search. With
+            `search_every`, either of them will do; the first step searches in any case. With neither, all steps do.
+        setters: a function for each name in `arms` that is not the base's, `{"dropout": function}`: it is called with a
+            value to set it. See below.
+        factored: one bandit for each hyperparameter, instead of one for all combinations: with many of them, each is
+            tried too seldom. A search still walks within one combination.
+        guard: goes back to a snapshot when the loss has risen for too long, or is not a number, `hotswap.Guard()`. For
+            runs without a search, which alone refuses a step that goes wrong; it keeps another copy of parameters and
+            of the base's state.
 
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
+
+    Setters are called by the optimizer alone: at construction, with the values of the smallest arm, and then whenever
+    other values are needed than are set. The gradient pass has the values in force. A trial has those of its arm, and
+    is compared with the loss at the start point under the same values, which takes one more evaluation where these are
+    not in force (`last_step.start_evaluations`). The values of the arm that is taken stay; where none is, or something
+    raises, the others are set again. An arm that is taken untried is rewarded only if it sets what was set before it. A
+    deep copy of the optimizer calls the same functions, unless they are methods of a model that is copied with it.
     """
 
     def __init__(
@@ -84,6 +110,11 @@ class HotSwap(WrappingOptimizer):
         process_group: ProcessGroup = None,
         check_closure: bool = True,
         seed: int = 0,
+        search_every: int | None = None,
+        search_when: When | None = None,
+        setters: Mapping[str, Setter] | None = None,
+        factored: bool = False,
+        guard: Guard | None = None,
     ) -> None:
         if not isinstance(base_optimizer, Optimizer):
             raise SettingError(
@@ -103,12 +134,18 @@ class HotSwap(WrappingOptimizer):
         self._clipping = Clipping(clip_norm, clip_value)
         self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
         self._checks = ClosureChecks(check_closure)
-        check_parts(self)
+        self._pace = pace_for(type(self).__name__, search_every, search_when)
+        setters, smallest = {} if setters is None else setters, len(self.arms) - 1
+        check_parts(self, setters, guard)
+        self._guarding = None if guard is None else Guarding(guard)
+        if factored:
+            self.bandit = import_module("hotswap.bandits").FactoredBandit(self.bandit, self.arms.shape)
+        self.bandit = self.bandit.knowing(self.arms)
+        self._setters = Setters(setters, self.arms, in_force=smallest)
         self._probe = self._make_probe(initial_lr(base_optimizer))
         state = base_optimizer.state
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # Optimizer.__init__ has replaced it by an empty one
-        smallest = len(self.arms) - 1
         self._memory = Memory(self._fresh_bandit_state(), float(self.reward.start(1)[0]), in_force=smallest)
 
     # --- Algorithm 2 --------------------------------------------------------------------------------------------------
@@ -147,28 +184,38 @@ class HotSwap(WrappingOptimizer):
         """
         request = self._request(closure, trial_closure, loss)
         if request.empty:
-            self._step_without_search()
+            self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        proposal = self._propose()
         with self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
-            start = probe.gradient_pass(request)  # f(θ; B) and g(θ; B)
-            self._check_loss(start.to_beat, "the start point")
-            arm = None if start.overflow else self._search_and_take(probe, start.to_beat, proposal.arm)
-        rewards = self._learn(proposal, start.to_beat, probe.trials)
-        self._record(arm, start, probe.trials, rewards)
+            start = probe.gradient_pass(request, trials=self._may_search(), survey=self._is_new_to_guard)
+            verdict = self._judge(start.seen)  # f(θ; B); there is g(θ; B), too
+            if not verdict.back:
+                decision = self._decide(start.seen, apart=probe.judges_apart)
+                arm = None if start.overflow else self._take(probe, decision)
+        if verdict.back:
+            self._go_back(start, verdict.earned)
+        else:
+            rewards = self._learn(decision, arm)
+            self._record(arm, start, rewards)
+            if verdict.keep:
+                self._watch_the_base()
         return start.loss
 
-    def _propose(self) -> Proposal:
-        """Where to start from; known already, unless this is the first step or the bandit was exchanged."""
-        known = self._memory.proposal
-        if known is None or known.bandit is not self.bandit:
-            arm, state = self.bandit.propose(self._memory.bandit)
-            known = self._memory.proposal = Proposal(self.bandit, arm.item(), state)
-        return known
+    def _take(self, probe: Probe, decision: Decision) -> int | None:
+        """Take the arm that a search chooses, or one without trying it; None for no step."""
+        first = self._allowed(self._memory.in_force if decision.proposal is None else decision.proposal.arm)
+        if decision.proposal is not None and self.search.tries:
+            return self._search_and_take(probe, probe.loss_to_beat(first), first)
+        if not probe.can_move:  # the base's state advances all the same
+            probe.take_untried(self._memory.in_force)
+            return None
+        probe.take_untried(first)
+        return first
 
     def _search_and_take(self, probe: Probe, loss_before: float, proposed: int) -> int | None:
         """Walk from the proposed arm to others, and take the one that the search chooses; None for no step."""
+        self._check_loss(loss_before, "the start point")
         arms = len(self.arms)
         walk = self.search.begin(proposed, loss_before, arms=arms, row=self.arms.row)
         probe.save()  # θ and g(θ; B)
@@ -187,49 +234,46 @@ class HotSwap(WrappingOptimizer):
             else:
                 walk = self.search.observe(walk, loss)
         chosen = self.search.choose(walk)
-        arm = chosen if chosen >= 0 else None
+        arm = self._allowed(chosen) if chosen >= 0 else None
         probe.take(arm)  # θ ← θ − α g, and the base's state advances
         return arm
 
-    def _check_loss(self, loss: float, where: str) -> None:
-        """Raise for a start point that no trial can be compared with, and for a loss that the reward cannot judge."""
-        negative = loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative
-        if negative or (where == "the start point" and not math.isfinite(loss)):
-            refuse_loss(loss, where)
-
-    def _learn(self, proposal: Proposal, loss_before: float, trials: list[tuple[int, float]]) -> tuple[float, ...]:
-        """Every arm that was tried is rewarded, not only the one taken."""
-        if not trials:
+    def _learn(self, decision: Decision, arm: int | None) -> tuple[float, ...]:
+        """Every arm that was tried is rewarded, not only the one taken. An arm that was taken untried has to wait."""
+        memory, trials = self._memory, self._probe.trials
+        if not trials and arm is None:  # the step was left out
             return ()
-        memory = self._memory
-        memory.reward_scale = self.reward.follow(memory.reward_scale, loss_before)
-        rewards = tuple(self.reward.grant(memory.reward_scale, loss_before, loss) for _, loss in trials)
-        memory.bandit = self.bandit.observe(proposal.state, [[arm for arm, _ in trials]], [rewards])
-        memory.searched, memory.proposal = True, None
-        self._propose()
+        before = decision.loss if self._probe.to_beat is None else self._probe.to_beat
+        memory.reward_scale = self.reward.follow(memory.reward_scale, before)
+        rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
+        self._pass_time(decision)
+        if trials:
+            memory.bandit = self.bandit.observe(memory.bandit, [[tried for tried, _ in trials]], [rewards])
+        memory.untried = None
+        if arm is not None and arm not in dict(trials):
+            if self._setters.same(arm, memory.in_force):
+                memory.untried = Untried(arm, decision.loss)
+        elif self._pace.always:
+            self._propose()
         return rewards
 
-    def _record(
-        self, arm: int | None, start: StartPoint, trials: list[tuple[int, float]], rewards: tuple[float, ...]
-    ) -> None:
+    def _record(self, arm: int | None, start: StartPoint, rewards: tuple[float, ...]) -> None:
+        probe, trials = self._probe, self._probe.trials
+        first = self._memory.in_force if arm is None else arm
         if arm is not None:
             self._memory.in_force = arm
+        loss_before = start.seen if probe.to_beat is None else probe.to_beat
         self._memory.last_step = StepRecord(
-            start=trials[0][0] if trials else 0,
+            start=trials[0][0] if trials else first,
             arm=arm,
             values=self._applied(arm),
-            loss_before=start.to_beat,
-            loss_after=start.to_beat if arm is None else dict(trials).get(arm, math.nan),
+            loss_before=loss_before,
+            loss_after=loss_before if arm is None else dict(trials).get(arm, math.nan),
             trials=tuple(trials),
             rewards=rewards,
             aux=start.aux,
+            start_evaluations=probe.start_evaluations,
         )
-
-    def _applied(self, arm: int | None) -> dict[str, Value]:
-        if arm is not None:
-            return self._probe.move.values_of(arm)
-        own = self.base.param_groups[0]
-        return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}
 
     # --- steps that a framework makes, or that are made in parts ------------------------------------------------------
 
@@ -244,20 +288,18 @@ class HotSwap(WrappingOptimizer):
             request = request._replace(trial_closure=known[0], loss=known[1])
         return request
 
-    def _step_without_search(self) -> None:
+    def _step_without_loss(self) -> None:
         memory = self._memory
-        values = self._applied(memory.in_force)
+        arm = memory.in_force = self._allowed(memory.in_force)
+        values = self._applied(arm)
         warning = "no search any more" if memory.searched else "no search"
         if self._probe.can_move and self._checks.first_time(warning):
             warn_of_no_search(values.items(), ever=memory.searched)
-        self._probe.step_without_trials(memory.in_force)
+        self._probe.step_without_loss(arm)
+        if self._probe.can_move:
+            memory.untried = None  # the next loss is that of two steps
         memory.last_step = StepRecord(
-            start=memory.in_force,
-            arm=memory.in_force,
-            values=values,
-            loss_before=math.nan,
-            loss_after=math.nan,
-            trials=(),
+            start=arm, arm=arm, values=values, loss_before=math.nan, loss_after=math.nan, trials=()
         )
 
     def gradient_pass(self) -> AbstractContextManager[None]:
@@ -271,7 +313,7 @@ class HotSwap(WrappingOptimizer):
 
         Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
         """
-        return self._probe.recording()
+        return self._probe.recording(trials=self._may_search())
 
     def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
@@ -288,6 +330,7 @@ class HotSwap(WrappingOptimizer):
 
     def statistics(self) -> Statistics:
         """What the bandit knows of each arm: value, count, mean reward and index. Print it."""
+        self._memory.catch_up(self.bandit)
         bandit, state = self.bandit, self._memory.bandit
         columns = (bandit.counts(state), bandit.means(state), bandit.index(state))
         rows = zip(*(column[0].tolist() for column in columns), strict=True)

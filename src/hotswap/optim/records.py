@@ -19,11 +19,15 @@ class StepRecord:
             what one stands for.
         arm: The arm that was taken; None when nothing moved.
         values: What was applied, by name, in the first parameter group; `lr` is 0.0 when nothing moved.
-        loss_before: The loss that the trials had to beat; NaN for a step without a search.
-        loss_after: The same loss after the step; equal to `loss_before` when nothing moved.
+        loss_before: The loss that the trials had to beat; in a step without trials, the loss of the gradient pass; NaN
+            for a step without a loss.
+        loss_after: The same loss after the step; equal to `loss_before` when nothing moved, NaN where no trial tells.
         trials: Arm and loss of each trial, in order.
         rewards: What each trial was worth to the bandit.
         aux: What the closure returned beside its loss in the gradient pass, so before the step.
+        start_evaluations: How many further evaluations it took to know the loss that the trials had to beat: one where
+            the arms tried set other values than were in force, see `setters` of `HotSwap`.
+        rolled_back: Whether the guard has gone back to its snapshot, in place of a step.
     """
 
     start: int
@@ -34,6 +38,8 @@ class StepRecord:
     trials: tuple[tuple[int, float], ...]
     rewards: tuple[float, ...] = ()
     aux: object = None
+    start_evaluations: int = 0
+    rolled_back: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from hotswap.arms import log_grid
 from hotswap.bandits import Bandit
 from hotswap.errors import SettingError
+from hotswap.guards import Guard
 from hotswap.optim.hotswap import HotSwap
+from hotswap.pacing import When
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
@@ -41,6 +43,11 @@ class HotSwapSGD(HotSwap):
         process_group: see `HotSwap`.
         check_closure: see `HotSwap`.
         seed: see `HotSwap`.
+        search_every: see `HotSwap`; the paper searches in every step.
+        search_when: see `HotSwap`.
+        guard: see `HotSwap`.
+
+    To swap more than the rate, give `HotSwap` a `torch.optim.SGD`.
 
     Memory beyond torch's SGD: one copy of the parameters.
     """
@@ -62,6 +69,9 @@ class HotSwapSGD(HotSwap):
         process_group: Any = None,
         check_closure: bool = True,
         seed: int = 0,
+        search_every: int | None = None,
+        search_when: When | None = None,
+        guard: Guard | None = None,
     ) -> None:
         if isinstance(params, nn.Module):
             module = params if module is None else module
@@ -96,4 +106,7 @@ class HotSwapSGD(HotSwap):
             process_group=process_group,
             check_closure=check_closure,
             seed=seed,
+            search_every=search_every,
+            search_when=search_when,
+            guard=guard,
         )

@@ -8,6 +8,10 @@ a fresh optimizer has them all; what belongs to a sharded parameter is sharded t
 The bandit's state is stored by the names of its fields, with the bandit's class and the version of its state. Both are
 left out, and read as version 1, where the fields are those that all bandits had in hotswap 0.1.0: a distributed
 checkpoint must have every key of the optimizer that it is loaded into, so those of before can be loaded, too.
+
+For the same reason an optimizer that searches in every step, and has no guard, has no keys for what others remember:
+"untried" and "pace" (see `hotswap.optim.untried`) and "guard" (see `hotswap.optim.guarding`). Those that have them have
+them from the start. Where a checkpoint lacks them, loading begins with the first search, or the first snapshot.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from hotswap.arms import Arms
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit
 from hotswap.errors import CheckpointError
+from hotswap.optim.untried import Untried
+from hotswap.pacing import PaceState
 
 __all__ = ["OwnState", "bandit_state", "described", "pack", "refuse_other_base", "unpack"]
 
@@ -50,6 +56,12 @@ class OwnState:
     """Master weights in float32 of parameters in bfloat16 or float16, by their place."""
     loss_scale: tuple[float, int] | None
     """Its value, and the steps since it last changed."""
+    untried: Untried | None
+    """The arm that waits for its reward."""
+    pace: PaceState | None
+    """What decides whether the next step searches; None where every step does."""
+    guard: dict[str, Any] | None
+    """What the guard remembers, as `Guarding.packed` has it; None where there is none."""
     parts: dict[str, str]
     """Bandit, search, reward and clipping with their settings, as text; empty in checkpoints that do not say."""
 
@@ -77,6 +89,12 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
         "loss_scale": None if own.loss_scale is None else list(own.loss_scale),
         "parts": own.parts,
     }
+    if own.pace is not None or own.guard is not None or own.untried is not None:
+        entry["untried"] = None if own.untried is None else list(own.untried)
+    if own.pace is not None:
+        entry["pace"] = list(own.pace)
+    if own.guard is not None:
+        entry["guard"] = own.guard
     if own.bandit_version != 1 or set(own.bandit) != ORIGINAL_FIELDS:
         entry |= {"bandit_kind": own.bandit_kind, "bandit_version": own.bandit_version}
     return {**plain, "param_groups": [{**first, KEY: entry}, *others]}
@@ -109,7 +127,7 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
 
 def _own_state(entry: Mapping[str, Any]) -> OwnState:
     bandit = {name: tensor.cpu().numpy().copy() for name, tensor in entry["bandit"].items()}
-    scale = entry["loss_scale"]
+    scale, untried, pace = entry["loss_scale"], entry.get("untried"), entry.get("pace")
     return OwnState(
         bandit=bandit,
         bandit_kind=entry.get("bandit_kind"),
@@ -119,6 +137,9 @@ def _own_state(entry: Mapping[str, Any]) -> OwnState:
         initial_lr=float(entry["initial_lr"]),
         masters={int(place): value for place, value in entry["masters"].items()},
         loss_scale=None if scale is None else (float(scale[0]), int(scale[1])),
+        untried=None if untried is None else Untried(int(untried[0]), float(untried[1])),
+        pace=None if pace is None else PaceState(int(pace[0]), float(pace[1]), float(pace[2])),
+        guard=entry.get("guard"),
         parts=dict(entry.get("parts", {})),
     )
 

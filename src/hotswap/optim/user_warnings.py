@@ -12,6 +12,7 @@ __all__ = [
     "warn_of_added_gradients",
     "warn_of_another_loss",
     "warn_of_discarded_gradients",
+    "warn_of_going_back",
     "warn_of_no_search",
     "warn_of_numbers_between",
     "warn_of_other_parts",
@@ -67,12 +68,24 @@ def warn_of_the_same_loss(trials: int) -> None:
 
 def warn_of_no_search(values: Iterable[tuple[str, object]], *, ever: bool) -> None:
     """A step without a closure searches for nothing."""
-    shown = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values)
     which = "what the latest search chose" if ever else "the smallest arm"
     warn(
         f"step() was called without a closure, so nothing is searched and nothing learned: {which} applies, "
-        f"{', '.join(shown)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer "
+        f"{_shown(values)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer "
         "does the backward. Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before."
+    )
+
+
+def _shown(values: Iterable[tuple[str, object]]) -> str:
+    return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values)
+
+
+def warn_of_going_back(loss: float, values: Iterable[tuple[str, object]]) -> None:
+    """The guard has gone back to its snapshot."""
+    warn(
+        f"The loss is {loss:g}, and the guard has gone back to its snapshot. What was taken last was {_shown(values)}; "
+        "no rate as large is taken until the next snapshot. This is said once: optimizer.rollbacks counts, and "
+        "optimizer.last_step.rolled_back tells."
     )
 
 

@@ -10,6 +10,8 @@ from torch.optim import Optimizer
 
 from hotswap.bandits import Bandit
 from hotswap.errors import LossError, SettingError, UnsupportedError
+from hotswap.guards import Guard
+from hotswap.optim.setters import check_setters
 from hotswap.optim.user_warnings import warn
 from hotswap.rewards import Reward
 from hotswap.searches import Search
@@ -17,20 +19,16 @@ from hotswap.searches import Search
 __all__ = ["check_group", "check_parts", "initial_lr", "refuse_loss"]
 
 
-def check_parts(optimizer: Any) -> None:
-    """Check that the parts of a hot-swapped optimizer go together."""
+def check_parts(optimizer: Any, setters: object, guard: object) -> None:
+    """Check that the parts of a hot-swapped optimizer go together, with the setters and the guard that it is given."""
     base = optimizer.base
     swappable = [
         name
         for name, value in base.defaults.items()
         if isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
     ]
-    for name in optimizer.arms.names:
-        if name not in swappable:
-            raise SettingError(
-                f"HotSwap(arms={{{name!r}: ...}}): {type(base).__name__} has no hyperparameter {name!r} to swap; "
-                f"it has {', '.join(sorted(swappable))}."
-            )
+    taken = {name for group in base.param_groups for name in group}.union(base.defaults)
+    check_setters(type(base).__name__, swappable, sorted(taken), setters, optimizer.arms)
     for group in base.param_groups:
         check_group(group)
     inner = next((value for value in vars(base).values() if isinstance(value, Optimizer)), None)
@@ -49,6 +47,8 @@ def check_parts(optimizer: Any) -> None:
     seed: object = optimizer._seed
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
+    if guard is not None and not isinstance(guard, Guard):
+        raise SettingError(f"HotSwap(guard={guard!r}): guard must be a hotswap.Guard object, or None.")
     for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
         if not isinstance(getattr(optimizer, part), kind):
             raise SettingError(

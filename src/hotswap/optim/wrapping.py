@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,15 +13,19 @@ from hotswap.arms import Arms
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit
 from hotswap.optim.adapters import Closure, refuse_scalers
+from hotswap.optim.guarding import Guarding
 from hotswap.optim.probing import ClosureChecks, Probe
 from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves import move_for
 from hotswap.optim.probing.moves.low_precision import restore_state
 from hotswap.optim.records import StepRecord
+from hotswap.optim.setters import Setters
 from hotswap.optim.state_dict import OwnState, bandit_state, described, pack, refuse_other_base, unpack
+from hotswap.optim.untried import NO_STEPS, Told, Untried
 from hotswap.optim.user_warnings import warn_of_other_parts
 from hotswap.optim.validation import check_group
+from hotswap.pacing import Pace, PaceState
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 from hotswap.states import arrays_of
@@ -52,12 +56,31 @@ class Memory:
     in_force: int
     """The arm that a step without a search applies."""
     searched: bool = False
-    """Whether there was a search."""
+    """Whether there was a search, or an arm was taken without one."""
+    untried: Untried | None = None
+    """The arm that the step before took without trying it: the next loss says what it was worth."""
+    pace: PaceState = NO_STEPS
+    """What decides whether the next step searches; as it is where every step does."""
+    missed: list[Told | None] = field(default_factory=list)
+    """What the bandit has not been told yet: an entry for each step that did not need its proposal, see `catch_up`."""
     last_step: StepRecord | None = None
     proposal: Proposal | None = None
     """For the next step, made when the bandit has just learned."""
     search_with: tuple[Closure, Tensor | float] | None = None
     """What the next step without arguments searches with: a trial closure, and its loss at the start point."""
+
+    def catch_up(self, bandit: Bandit) -> None:
+        """Let the bandit learn what it has missed.
+
+        A step that applies the values in force needs no proposal, only that time passes for the bandit and that it is
+        told what the arm was worth. Done for many steps together, that takes a fraction of what it takes in each.
+        """
+        if self.missed:
+            for told in self.missed:
+                if told is not None:
+                    self.bandit = bandit.observe(self.bandit, [[told.arm]], [[told.reward]])
+                self.bandit = bandit.propose(self.bandit)[1]
+            self.missed, self.proposal = [], None
 
 
 class WrappingOptimizer(Optimizer):
@@ -77,24 +100,38 @@ class WrappingOptimizer(Optimizer):
     _clipping: Clipping
     _loss_scale: LossScale | None
     _checks: ClosureChecks
+    _pace: Pace
+    _setters: Setters
+    _guarding: Guarding | None
     _memory: Memory
     _probe: Probe
 
     def _make_probe(self, initial_lr: float) -> Probe:
         return Probe(
             self.base,
-            move_for(self.base, self.arms, initial_lr, self._linear),
+            move_for(self.base, self.arms, initial_lr, self._linear, self._setters.names),
             module=self._module,
             process_group=self._process_group,
             clipping=self._clipping,
             loss_scale=self._loss_scale,
             checks=self._checks,
+            setters=self._setters,
         )
 
     @property
     def last_step(self) -> StepRecord | None:
         """What the latest step did."""
         return self._memory.last_step
+
+    @property
+    def rollbacks(self) -> int:
+        """How often the guard has gone back to its snapshot."""
+        return 0 if self._guarding is None else self._guarding.rollbacks
+
+    @property
+    def _searches_always(self) -> bool:
+        """Whether every step has trials."""
+        return self._pace.always and self.search.tries
 
     @property
     def check_closure(self) -> bool:
@@ -137,8 +174,13 @@ class WrappingOptimizer(Optimizer):
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def _parts(self) -> dict[str, str]:
-        parts = {"bandit": self.bandit, "search": self.search, "reward": self.reward}
-        return described(parts | {"clip_norm": self._clipping.norm, "clip_value": self._clipping.value})
+        parts: dict[str, object] = {"bandit": self.bandit, "search": self.search, "reward": self.reward}
+        parts |= {"clip_norm": self._clipping.norm, "clip_value": self._clipping.value}
+        if not self._pace.always:
+            parts["pace"] = self._pace
+        if self._guarding is not None:
+            parts["guard"] = self._guarding.guard
+        return described(parts)
 
     def _fresh_bandit_state(self) -> Any:
         return self.bandit.begin(1, len(self.arms), seeds=[self._seed])
@@ -147,6 +189,7 @@ class WrappingOptimizer(Optimizer):
         """The base's state and what the bandit has learned; loading it resumes exactly."""
         for pre_hook in self._optimizer_state_dict_pre_hooks.values():
             pre_hook(self)
+        self._memory.catch_up(self.bandit)
         own = OwnState(
             bandit=arrays_of(self._memory.bandit),
             bandit_kind=type(self.bandit).__name__,
@@ -156,6 +199,9 @@ class WrappingOptimizer(Optimizer):
             initial_lr=self._probe.move.initial_lr,
             masters=self._probe.move.masters.read(self._probe.parameters()),
             loss_scale=None if self._loss_scale is None else (self._loss_scale.value, self._loss_scale.good),
+            untried=self._memory.untried,
+            pace=None if self._searches_always else self._memory.pace,
+            guard=None if self._guarding is None else self._guarding.packed(self._probe.parameters()),
             parts=self._parts(),
         )
         packed = pack(self.base.state_dict(), self.arms, own)
@@ -177,6 +223,11 @@ class WrappingOptimizer(Optimizer):
         memory, move = self._memory, self._probe.move
         memory.bandit, memory.reward_scale, memory.in_force = learned, own.reward_scale, own.in_force
         memory.searched = not _equal(learned, fresh)
+        memory.untried, memory.pace, memory.missed = own.untried, NO_STEPS if own.pace is None else own.pace, []
+        self._setters.to(memory.in_force)
+        self._setters.keep()
+        if self._guarding is not None:
+            self._guarding.load(own.guard)
         memory.proposal = memory.last_step = None
         move.initial_lr = own.initial_lr
         move.masters.write(self._probe.parameters(), own.masters)
@@ -188,10 +239,12 @@ class WrappingOptimizer(Optimizer):
     # --- copies -------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
+        self._memory.catch_up(self.bandit)
         kept = ("base", "arms", "bandit", "search", "reward")
-        settings = ("_linear", "_seed", "_module", "_process_group", "_clipping", "_loss_scale", "_checks")
+        settings = ("_linear", "_seed", "_module", "_process_group", "_clipping", "_loss_scale", "_checks", "_pace")
+        parts = ("_setters", "_guarding")
         move = self._probe.move
-        return {name: self.__dict__[name] for name in (*kept, *settings)} | {
+        return {name: self.__dict__[name] for name in (*kept, *settings, *parts)} | {
             "_memory": replace(self._memory, proposal=None, search_with=None),
             "_initial_lr": move.initial_lr,
             "_masters": move.masters.read(self._probe.parameters()),

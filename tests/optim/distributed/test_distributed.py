@@ -93,6 +93,12 @@ def test_weights_in_bfloat16_go_on_from_a_distributed_checkpoint(tmp_path: Path)
         assert torch.equal(workers.whole(masters.values()), torch.load(tmp_path / f"fsdp-{name}.pt"))
 
 
+def test_steps_without_trials_agree_and_go_on_from_a_distributed_checkpoint(tmp_path: Path) -> None:
+    for result in run("fewer", 2, tmp_path):
+        for name, found in result.items():
+            assert found == {"same": True, "collectives": [1], "resumed": True, "back": True}, name
+
+
 def test_a_process_whose_loss_is_not_a_number(tmp_path: Path) -> None:
     for result in run("nan", 2, tmp_path):
         assert result["stayed"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -21,8 +23,9 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from hotswap import HotSwap, HotSwapSGD, LossError, UnsupportedError, accumulate, log_grid
+from hotswap import Guard, HotSwap, HotSwapSGD, LossError, UnsupportedError, accumulate, log_grid
 from hotswap.optim.probing.stale_gradients import StaleGradients
+from tests.optim.untried import TakesTheProposal
 from tests.searches.searches import Listening
 
 Task = Callable[[int, int, Path], Any]
@@ -322,6 +325,45 @@ def half(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+FEWER: dict[str, Callable[[Any], HotSwap]] = {
+    "every third": lambda parameters: HotSwapSGD(parameters, [0.3, 0.1, 0.03], search_every=3),
+    "untried": lambda parameters: HotSwap(
+        torch.optim.Adam(parameters), {"lr": [0.03, 0.01]}, search=TakesTheProposal(), guard=Guard(every=7)
+    ),
+}
+
+
+def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """Steps without trials: one collective each, the same everywhere; one process's NaN takes all of them back."""
+    found: dict[str, Any] = {}
+    counted = count_collectives()
+    for kind, make in (("ddp", lambda: DistributedDataParallel(plain_network())), ("fsdp", sharded)):
+        for name, build in FEWER.items():
+            net = make()
+            optimizer = build(net.parameters())
+            collectives = []
+            for x, y in minibatches(rank, 20):
+                before = counted[0]
+                optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y))
+                assert optimizer.last_step is not None
+                if not optimizer.last_step.trials:
+                    collectives.append(counted[0] - before)
+            resumed = _resumes(make, build, (net, optimizer), minibatches(rank, 10), folder / f"{kind}-{name}")
+            back = True
+            if name == "untried":
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y) * (math.nan if rank else 1.0))
+                back = optimizer.last_step is not None and optimizer.last_step.rolled_back
+            found[f"{kind}-{name}"] = {
+                "same": same_everywhere(whole(net.parameters())),
+                "collectives": sorted(set(collectives)),
+                "resumed": resumed,
+                "back": back,
+            }
+    return found
+
+
 def flattened(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """torch's first way of sharding is refused."""
     shared = FullyShardedDataParallel(plain_network(), use_orig_params=True, device_id=torch.device("cpu"))
@@ -449,6 +491,7 @@ TASKS: dict[str, Task] = {
     "fsdp": fsdp,
     "half": half,
     "slope": slope,
+    "fewer": fewer,
     "flattened": flattened,
     "nan": nan,
     "accumulated": accumulated,

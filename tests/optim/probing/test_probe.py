@@ -40,7 +40,7 @@ def test_trials_leave_no_trace_until_an_arm_is_taken() -> None:
     after = torch.get_rng_state()
     torch.manual_seed(1)
     (x, y), *_ = batches(1)
-    assert found.to_beat == cross_entropy(twin(x), y).item()  # one ordinary forward
+    assert found.seen == cross_entropy(twin(x), y).item()  # one ordinary forward
     assert torch.equal(after, torch.get_rng_state())
     assert same(list(net.buffers()), list(twin.buffers()))
 
@@ -104,10 +104,10 @@ def test_a_search_may_move_the_parameters_in_its_own_way() -> None:
     with probe:
         found = probe.gradient_pass(request(net))
         probe.save()
-        assert probe.loss_here() == pytest.approx(found.to_beat)
+        assert probe.loss_here() == pytest.approx(found.seen)
         for parameter in net.parameters():
             parameter.mul_(2)
-        assert probe.loss_here() != pytest.approx(found.to_beat)
+        assert probe.loss_here() != pytest.approx(found.seen)
         probe.restore()
         assert same(weights(net), start)
 

@@ -50,8 +50,10 @@ class Groups(NamedTuple):
 class Running(NamedTuple):
     """What the parts of a step tell each other, and what the next step has to know of it: `(R,)` each."""
 
+    loss: Tensor
+    """The loss of the minibatch at the start point, float64."""
     before: Tensor
-    """The loss that trials have to beat, float64."""
+    """The loss that trials have to beat, float64: the same, unless another minibatch has a say in it."""
     searching: Tensor
     """Whether the run searches in this step."""
     pending: Tensor
@@ -69,11 +71,11 @@ class Running(NamedTuple):
         numbers = torch.zeros(runs, dtype=torch.int64, device=device)
         no = torch.zeros(runs, dtype=torch.bool, device=device)
         loss = torch.zeros(runs, dtype=torch.float64, device=device)
-        return cls(loss, no.clone(), numbers - 1, numbers + (arms - 1), no.clone(), no.clone())
+        return cls(loss, loss.clone(), no.clone(), numbers - 1, numbers + (arms - 1), no.clone(), no.clone())
 
 
-def open_step(groups: Groups, running: Running, loss: Tensor) -> None:
-    """Reward what the step before took untried, propose arms, and begin the walks; `loss` is what trials must beat."""
+def open_step(groups: Groups, running: Running, loss: Tensor, to_beat: Tensor) -> None:
+    """Reward what the step before took untried, propose arms, and begin the walks, which have `to_beat` to beat."""
     if groups.untried or groups.guards:
         _settle(groups, running, loss)
     proposal = torch.empty_like(running.in_force)
@@ -96,10 +98,11 @@ def open_step(groups: Groups, running: Running, loss: Tensor) -> None:
     if groups.guards:
         running.searching.logical_and_(~running.back)
     for reward, start, stop, scale in groups.rewards:
-        scale.copy_(reward.follow(scale, loss[start:stop]))
-    running.before.copy_(loss)
+        scale.copy_(reward.follow(scale, to_beat[start:stop]))
+    running.loss.copy_(loss)
+    running.before.copy_(to_beat)
     for search, start, stop, walk in groups.searches:
-        begun = search.begin(proposal[start:stop], loss[start:stop], arms=groups.arms, row=groups.row)
+        begun = search.begin(proposal[start:stop], to_beat[start:stop], arms=groups.arms, row=groups.row)
         if groups.untried or groups.guards:
             begun = replaced(begun, done=begun.done | ~running.searching[start:stop])
         _store(walk, begun)
@@ -110,7 +113,7 @@ def _settle(groups: Groups, running: Running, loss: Tensor) -> None:
     arm, told = running.pending, running.pending >= 0
     earned = torch.zeros_like(running.before)
     for reward, start, stop, scale in groups.rewards:
-        earned[start:stop] = reward.grant(scale, running.before[start:stop], loss[start:stop])
+        earned[start:stop] = reward.grant(scale, running.loss[start:stop], loss[start:stop])
     for (guard, reward), start, stop, state in groups.guards:
         scale = torch.zeros_like(earned[start:stop])
         for _, first, last, own in groups.rewards:
@@ -221,13 +224,15 @@ def take(
 
 def _remember(groups: Groups, running: Running, chosen: Tensor) -> Tensor:
     """What is taken where a run did not search, or has gone back; and what the next step has to know about it."""
-    chosen = torch.where(running.searching, chosen, running.in_force)
+    chosen = wanted = torch.where(running.searching, chosen, running.in_force)
+    if groups.guards:
+        chosen = chosen.clone()
     for (guard, _), start, stop, state in groups.guards:
         part = chosen[start:stop]
         chosen[start:stop] = torch.where(part >= 0, guard.lowered(state, part.clamp(min=0), groups.row), part)
     if groups.guards:
         chosen = torch.where(running.back, -1, chosen)
-    tried = running.searching.clone()
+    tried = running.searching & (chosen == wanted)
     for search, start, stop, _ in groups.searches:
         if not search.tries:
             tried[start:stop] = False

@@ -188,13 +188,13 @@ class HotSwapped(Update):
         gradient = self.model.gradient(self.theta, x, y)
         self._turn(gradient.direction)
         self.at = self.model.before_trials(gradient, x)  # kept: the other pieces of the step read it where it lies
-        to_beat = gradient.loss.double()
+        loss = to_beat = gradient.loss.double()
         if self.several:
             assert self.velocity is not None
             self.beside = (self.model.beside(self.velocity, x),)
         if self.looks_ahead:
-            to_beat = self._look_ahead_from_start(to_beat)
-        fused(open_step, self.theta)(self.groups, self.running, to_beat)
+            to_beat = self._look_ahead_from_start(loss)
+        fused(open_step, self.theta)(self.groups, self.running, loss, to_beat)
         self._guard()
         self._try(self.block[0], x, y)
 
@@ -322,7 +322,7 @@ class HotSwapped(Update):
             for place, arrays in enumerate(states):
                 found |= {f"{_prefix(kind, place, len(states))}{name}": array for name, array in arrays.items()}
         if self.groups.untried or self.groups.guards:
-            found |= {"before": self.running.before, "pending": self.running.pending, "in_force": self.running.in_force}
+            found |= {"loss": self.running.loss, "pending": self.running.pending, "in_force": self.running.in_force}
         found |= _named("kept", self.kept)
         if self.velocity is not None:
             found["velocity"] = self.velocity

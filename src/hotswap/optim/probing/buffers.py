@@ -16,7 +16,7 @@ from hotswap.errors import UnsupportedError
 from hotswap.optim.probing.modules import BufferDict, identical
 from hotswap.optim.probing.moves.shards import local
 
-__all__ = ["BufferSnapshot"]
+__all__ = ["BufferSnapshot", "cannot_be_written"]
 
 LARGE = 2**18  # numbers; running statistics, one per channel, are smaller
 
@@ -82,7 +82,7 @@ class BufferSnapshot:
                     f"The buffer {name!r} is a nested tensor, of which no copy can be kept to go back to; keep it as "
                     "an attribute that is no buffer, or as several tensors."
                 )
-            elif tensor is None or _cannot_be_written(tensor) or _memory(tensor) in taken:
+            elif tensor is None or cannot_be_written(tensor) or _memory(tensor) in taken:
                 continue
             elif tensor.layout is torch.strided and (tensor.numel() > LARGE or tensor.device.type == "cpu"):
                 single.append((tensor, torch.empty_like(tensor)))
@@ -162,7 +162,7 @@ def _memory(tensor: Tensor) -> int | None:
         return None
 
 
-def _cannot_be_written(tensor: Tensor) -> bool:
+def cannot_be_written(tensor: Tensor) -> bool:
     """Whether no code can write to a tensor: it was made in inference mode, or expanded without memory of its own."""
     if tensor.is_inference():
         return True

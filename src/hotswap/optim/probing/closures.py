@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map_only
 from hotswap.errors import ClosureError
 from hotswap.optim.adapters import Closure, unwrapped
 from hotswap.optim.probing.gradients import NO_GRADIENTS, LossScale
+from hotswap.optim.probing.losses import LossReader
 from hotswap.optim.probing.stale_gradients import GradientWatch, refuse_addition
 
 __all__ = [
@@ -105,11 +106,12 @@ class GradientPass(NamedTuple):
 
 
 def run_gradient_pass(
-    closure: Closure, parameters: list[Tensor], scale: LossScale | None, unused: Sequence[Tensor]
+    closure: Closure, parameters: list[Tensor], scale: LossScale | None, unused: Sequence[Tensor], reader: LossReader
 ) -> GradientPass:
     """Clear the gradients, evaluate the closure, and run its backward unless it did so itself.
 
     `unused` are parameters with gradients that no step has used. A closure that runs a backward must clear them.
+    `reader` is told the loss between forward and backward, where there is a time between them.
     """
     factor = 1.0 if scale is None else scale.value
     with torch.enable_grad():
@@ -120,6 +122,7 @@ def run_gradient_pass(
         else:
             loss, aux, by_closure = _evaluate(closure, parameters, unused)
             if not by_closure:
+                reader.note(loss)
                 backward_of(loss, factor, "The closure's loss")
     if all(parameter.grad is None for parameter in parameters):
         raise ClosureError(

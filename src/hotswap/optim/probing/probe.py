@@ -2,6 +2,7 @@
 
     with probe:
         start = probe.gradient_pass(request)     # f(θ; B) and g(θ; B)
+        to_beat = probe.loss_to_beat(arm)        # f at θ as the trials of an arm see it
         probe.save()                             # θ and g are kept
         loss = probe.loss_at(arm)                # f at an arm's candidate, such as θ − α g, as often as one likes
         probe.expected_decrease()                # ⟨g, θ − θ′⟩ there, where a search needs it
@@ -13,7 +14,11 @@ Whatever happens inside, at the end
 - the base optimizer's state has advanced exactly once if `take` was called, and else not at all;
 - random generators and module buffers are as the gradient pass left them, and all evaluations started from the same;
 - `.grad` holds the gradients of the start point, and a step knows whether gradients that it finds are its own;
+- hyperparameters that a function of the user's sets are those of the arm that was taken, or as before;
 - all processes of the group have seen the same losses.
+
+A step without trials is `gradient_pass(request, trials=False)` and `take_untried(arm)`. It keeps no copy of anything:
+where the base's own step raises, the parameters are where that left them.
 
 Nothing here knows about bandits or searches.
 """
@@ -22,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple
@@ -36,12 +41,15 @@ from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.closures import Closure, Request, evaluate_trial, run_gradient_pass, scalar
 from hotswap.optim.probing.gradients import NO_GRADIENTS, Clipping, LossScale
+from hotswap.optim.probing.losses import LossReader
+from hotswap.optim.probing.modules import BufferDict
 from hotswap.optim.probing.moves import Move
 from hotswap.optim.probing.moves.base import with_values
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
 from hotswap.optim.probing.moves.shards import local
 from hotswap.optim.probing.snapshot import StateSnapshot
 from hotswap.optim.probing.stale_gradients import StaleGradients
+from hotswap.optim.setters import Setters
 from hotswap.optim.user_warnings import (
     warn_of_added_gradients,
     warn_of_another_loss,
@@ -83,8 +91,8 @@ class StartPoint(NamedTuple):
 
     loss: Tensor
     """The loss of the gradient pass in this process, detached."""
-    to_beat: float
-    """What the trials are compared with: the loss that they evaluate, at the start point, as all processes see it."""
+    seen: float
+    """The same as all processes see it, their mean. Where others ran the backward, the loss that they give."""
     aux: object
     """What the closure returned beside its loss."""
     overflow: bool = False
@@ -102,6 +110,7 @@ class Probe:
         clipping: shortens the gradient before any candidate is computed from it.
         loss_scale: multiplies the loss before the backward pass; None for none.
         checks: of the closure, and the warnings that were given before.
+        setters: of hyperparameters that are not the base's; None for none.
     """
 
     def __init__(
@@ -114,8 +123,10 @@ class Probe:
         clipping: Clipping | None = None,
         loss_scale: LossScale | None = None,
         checks: ClosureChecks | None = None,
+        setters: Setters | None = None,
     ) -> None:
         self.base, self.move = base, move
+        self.setters = Setters({}, move.arms, 0) if setters is None else setters
         self.clipping = Clipping() if clipping is None else clipping
         self.loss_scale = loss_scale
         self.checks = ClosureChecks() if checks is None else checks
@@ -123,7 +134,13 @@ class Probe:
         """Whether a step, or a gradient pass of the user's, is going on."""
         self.trials: list[tuple[int, float]] = []
         """Arm and loss of each trial of the latest step, in order."""
-        self._snapshot, self._stale = StateSnapshot(module), StaleGradients()
+        self.start_evaluations = 0
+        """How often the start point was evaluated in the latest step for an arm that sets other values."""
+        self.to_beat: float | None = None
+        """What the trials of the latest step had to beat; None until it is asked for."""
+        self.judges_apart = False
+        """Whether the latest step's trials evaluate another closure than its gradient pass."""
+        self._snapshot, self._stale, self._reader = StateSnapshot(module), StaleGradients(), LossReader()
         self._agreement = Agreement(process_group, lambda: self.parameters()[0].device)
         self._several = False
         """Whether there are other processes to agree with."""
@@ -131,6 +148,8 @@ class Probe:
         self._arm: int | None = None
         """The arm whose candidate the parameters are at; None for any other place."""
         self._start: StartPoint | None = None
+        self._given: Tensor | float | None = None
+        """What the user says that it is, with the values in force."""
         self._trial_closure: Closure = _no_closure
         self._needs_grad = False
         """Whether the trial closure runs a backward of its own."""
@@ -154,6 +173,7 @@ class Probe:
                 "register it on the hot-swapped optimizer, whose steps are the real ones."
             )
         self.is_open, self._saved, self._taken, self._arm, self.trials = True, False, False, None, []
+        self.start_evaluations, self.to_beat, self.judges_apart = 0, None, False
         self._several = dist.is_available() and dist.is_initialized() and self._agreement.active()
         self.move.agree = self._agree_on_shards if self._several else None
         self.move.mean = self._agreement.mean if self._several else None
@@ -164,25 +184,51 @@ class Probe:
     ) -> None:
         self.is_open = False
         self._trial_closure, self._unrounded, self._start = _no_closure, NO_GRADIENTS, None  # they hold tensors
+        self._given = None
+        self._reader.forget()
         try:
             if self._saved and not self._taken:
                 self.move.back()
+            self.setters.back()
         finally:
             parameters = self.parameters()
             self.move.forget()
             self._stale.mark_used(parameters)
             self._snapshot.finish()
 
-    def gradient_pass(self, request: Request) -> StartPoint:
-        """The loss and its gradient at the parameters as they are, and what the trials have to beat."""
+    def gradient_pass(self, request: Request, *, trials: bool = True, survey: bool = False) -> StartPoint:
+        """The loss and its gradient at the parameters as they are.
+
+        Without `trials`, nothing is kept for any. A `survey` notices all the same which modules have buffers that
+        change.
+        """
         if request.closure is None:
-            start = self._start_from_gradients(request)
+            start = self._start_from_gradients(request, trials=trials)
         else:
-            start = self._start_from_closure(request.closure, request)
+            start = self._start_from_closure(request.closure, request, trials=trials, survey=survey)
         if self._several:
-            start = start._replace(to_beat=self._agreement.mean(start.to_beat))
+            start = start._replace(seen=self._agreement.mean(start.seen))
         self._start = start
         return start
+
+    def loss_to_beat(self, arm: int) -> float:
+        """What the trials of an arm, and of all that set the same values, are compared with: the loss that they
+        evaluate, at the start point, as all processes see it. To be asked for before `save`."""
+        start = self._start
+        assert start is not None  # there was a gradient pass
+        before = dict(self.setters.now)
+        self.setters.to(arm)
+        if self.setters.now != before:
+            self.start_evaluations += 1
+            self.to_beat = self._evaluate_at_start()
+        elif not self.judges_apart:
+            self.to_beat = start.seen
+        elif self._given is not None:
+            given = scalar(self._given, "step(loss=...)").item()
+            self.to_beat = self._agreement.mean(given) if self._several else given
+        else:
+            self.to_beat = self._evaluate_at_start()
+        return self.to_beat
 
     def save(self) -> None:
         """Keep θ and g, clipped: from now on the parameters can be moved, and are moved back if nothing is taken."""
@@ -219,10 +265,29 @@ class Probe:
             self.restore()
             self.move.check_gradients()
             self._check_that_losses_differ()
+            self.setters.back()
         elif arm != self._arm:
+            self.setters.to(arm)
             self.move.to(arm)
         self.move.commit(arm)
+        self.setters.keep()
         self._taken = True
+
+    def take_untried(self, arm: int) -> None:
+        """Let the base take one step with an arm's values, from the gradient pass on, without having tried it."""
+        self._snapshot.drop()
+        self.setters.to(arm)
+        self._step_of_the_base(arm)
+        self.setters.keep()
+        self._taken = True
+
+    def _step_of_the_base(self, arm: int) -> None:
+        self.clipping(self.parameters(), self._unrounded)
+        with (
+            self.move.masters.stepped(self.base, self._unrounded),
+            with_values(self.base, self.move.base_values(arm), self.move.scale),
+        ):
+            self.base.step()
 
     def restore(self) -> None:
         """Put the parameters back to θ, bit for bit."""
@@ -239,6 +304,7 @@ class Probe:
         `earlier` is the loss of an evaluation before, which the closure must not return again.
         """
         if arm is not None:
+            self.setters.to(arm)
             self.move.to(arm)
             self._arm = arm
         if self._needs_grad:
@@ -254,11 +320,11 @@ class Probe:
 
     # --- the start point ----------------------------------------------------------------------------------------------
 
-    def _start_from_closure(self, closure: Closure, request: Request) -> StartPoint:
-        parameters = self.parameters()
+    def _start_from_closure(self, closure: Closure, request: Request, *, trials: bool, survey: bool) -> StartPoint:
+        parameters, recorded = self.parameters(), trials or survey
         unused = self._stale.unused(parameters)
-        with self._snapshot.recording(parameters, restart=True):
-            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused)
+        with self._snapshot.recording(parameters, restart=True) if recorded else self._snapshot.unrecorded():
+            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader)
             if request.after_backward is not None:
                 with torch.enable_grad():
                     request.after_backward()
@@ -266,31 +332,30 @@ class Probe:
         self._unrounded, self._recorded = passed.unrounded, True
         if unused and not passed.by_closure:
             self._warn_of_discarded_gradients()
-        if request.trial_closure is None:
+        if trials and request.trial_closure is None:
             if passed.by_closure and self.checks.first_time("own backward"):
                 warn_of_own_backward()
             self._trial_closure, self._needs_grad = closure, passed.by_closure
-            to_beat = passed.loss.item()
-        else:
+        elif trials and request.trial_closure is not None:
             self._trial_closure, self._needs_grad = request.trial_closure, False
-            to_beat = self._trial_loss_at_start(parameters, request)
-        return StartPoint(passed.loss, to_beat, passed.aux, passed.overflow)
+            self.judges_apart, self._given = True, request.loss
+        return StartPoint(passed.loss, self._reader.read(passed.loss), passed.aux, passed.overflow)
 
-    def _trial_loss_at_start(self, parameters: list[Tensor], request: Request) -> float:
-        """The loss of a separate trial closure: given, or evaluated without letting it touch the gradients."""
-        if request.loss is not None:
-            return scalar(request.loss, "step(loss=...)").item()
+    def _evaluate_at_start(self) -> float:
+        """The trial closure's loss at the start point, without letting it touch the gradients."""
+        parameters = self.parameters()
         gradients = [parameter.grad for parameter in parameters]
         for parameter in parameters:
             parameter.grad = None
         try:
             with self._snapshot.rewound():
-                return evaluate_trial(self._trial_closure)
+                loss = evaluate_trial(self._trial_closure, with_grad=self._needs_grad)
+                return self._agreement.mean(loss) if self._several else loss
         finally:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
 
-    def _start_from_gradients(self, request: Request) -> StartPoint:
+    def _start_from_gradients(self, request: Request, *, trials: bool) -> StartPoint:
         """Start from gradients that are in `.grad` already."""
         parameters = self.parameters()
         if self.loss_scale is not None:
@@ -302,7 +367,10 @@ class Probe:
             warn_of_added_gradients()
         self._stale.by_closure = False
         self._recorded = self._snapshot.recorded
-        self._snapshot.record_here(parameters)
+        if trials:
+            self._snapshot.record_here(parameters)
+        else:
+            self._snapshot.drop()
         if request.loss is None:
             raise ClosureError(
                 "step(trial_closure=...) needs the loss at the start point: pass loss=..., or a closure that gives it."
@@ -331,15 +399,16 @@ class Probe:
         self.restore()
         start = self._start
         assert start is not None  # there was a gradient pass
+        to_beat = start.seen if self.to_beat is None else self.to_beat
         again = self._evaluate(None, earlier=start.loss)
         tolerance = 3e-2 if start.loss.dtype in LOW_PRECISION else 1e-3
-        if not math.isclose(again, start.to_beat, rel_tol=tolerance, abs_tol=1e-6):
+        if not math.isclose(again, to_beat, rel_tol=tolerance, abs_tol=1e-6):
             self.checks.warned.add("another loss")
-            warn_of_another_loss(start.to_beat, again, recorded=self._recorded)
+            warn_of_another_loss(to_beat, again, recorded=self._recorded)
 
     def _check_that_losses_differ(self) -> None:
         """Once, where nothing was taken: a move by a tenth of the parameters' length must show in the loss."""
-        to_beat = 0.0 if self._start is None else self._start.to_beat
+        to_beat = self.to_beat
         if len(self.trials) < 2 or not to_beat or not self.checks.first_time("change"):
             return
         if all(loss == to_beat for _, loss in self.trials):
@@ -352,11 +421,11 @@ class Probe:
     # --- outside of a step's search -----------------------------------------------------------------------------------
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Around a forward and backward of the user's own: the trials of the next step see what it saw."""
+    def recording(self, *, trials: bool = True) -> Iterator[None]:
+        """Around a forward and backward of the user's own: the trials of the next step, if any, see what it saw."""
         self.is_open = True
         try:
-            with self._snapshot.recording(self.parameters()):
+            with self._snapshot.recording(self.parameters()) if trials else nullcontext():
                 yield
         finally:
             self.is_open = False
@@ -365,18 +434,18 @@ class Probe:
         """Forget a recorded gradient pass that no step will use."""
         self._snapshot.drop()
 
-    def step_without_trials(self, arm: int) -> None:
+    def step_without_loss(self, arm: int) -> None:
         """Let the base take one step with an arm's values, from the gradients that are in `.grad`."""
-        parameters = self.parameters()
         self._snapshot.drop()
+        self.setters.to(arm)
+        self._step_of_the_base(arm)
+        self.setters.keep()
         self._stale.by_closure = False
-        self._stale.mark_used(parameters)
-        self.clipping(parameters)
-        with (
-            self.move.masters.stepped(self.base),
-            with_values(self.base, self.move.arms.values(arm), self.move.scale),
-        ):
-            self.base.step()
+        self._stale.mark_used(self.parameters())
+
+    def buffers(self) -> list[BufferDict]:
+        """The dictionaries of buffers of the modules that a step looks after, outside of a step."""
+        return self._snapshot.buffers(self.parameters())
 
 
 def _no_closure() -> object:

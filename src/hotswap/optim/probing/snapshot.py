@@ -9,7 +9,8 @@ leaves both as one ordinary forward at the start point would have left them. `St
         ...                         a trial
     snapshot.finish()               they are as they were after it
 
-For gradients that were there already, `snapshot.record_here()` takes the place of the first.
+For gradients that were there already, `snapshot.record_here()` takes the place of the first. A step that has no trials
+needs none of it: `snapshot.unrecorded()` copies nothing, and generators and buffers go on by themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.nn.utils import parametrize
 
 from hotswap.errors import UnsupportedError
 from hotswap.optim.probing.buffers import BufferSnapshot
-from hotswap.optim.probing.modules import ModuleFinder, ModuleInventory
+from hotswap.optim.probing.modules import BufferDict, ModuleFinder, ModuleInventory
 from hotswap.optim.user_warnings import warn_of_numbers_between
 
 __all__ = ["RandomState", "StateSnapshot"]
@@ -112,6 +113,17 @@ class StateSnapshot:
             self._modules.refuse_changed(versions)
         self._read_after(parameters)
         self._states = before, after
+
+    def unrecorded(self) -> AbstractContextManager[object]:
+        """Around a gradient pass that no trial will repeat; `finish` has to follow."""
+        self._states = None
+        self._finder.in_step = True
+        return NO_CONTEXT
+
+    def buffers(self, parameters: list[Tensor]) -> list[BufferDict]:
+        """The dictionaries of buffers of the modules that are looked after, as they are now."""
+        self._modules = self._finder.inventory(parameters, self._modules)
+        return self._modules.buffers()
 
     def record_here(self, parameters: list[Tensor]) -> None:
         """The step ends with what is there now, and its trials begin with it, unless a gradient pass was recorded."""

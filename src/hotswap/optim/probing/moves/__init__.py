@@ -20,14 +20,16 @@ REFUSED_BASES: dict[type[Optimizer], str] = {
 }
 
 
-def move_for(base: Optimizer, arms: Arms, initial_lr: float, linear: bool | None) -> Move:
-    """The cheapest move that is exact for this base and these arms."""
+def move_for(
+    base: Optimizer, arms: Arms, initial_lr: float, linear: bool | None, elsewhere: frozenset[str] = frozenset()
+) -> Move:
+    """The cheapest move that is exact for this base and these arms; those named in `elsewhere` do not move anything."""
     for refused, reason in REFUSED_BASES.items():
         if isinstance(base, refused):
             raise UnsupportedError(f"HotSwap cannot wrap {type(base).__name__}: {reason}.")
-    if arms.names == ("lr",) and linear is not False:
+    if set(arms.names) - elsewhere == {"lr"} and linear is not False:
         if type(base) is torch.optim.SGD:
-            return GradientMove(base, arms, initial_lr)
+            return GradientMove(base, arms, initial_lr, elsewhere=elsewhere)
         if linear or type(base) in LINEAR_BASES:
-            return LinearMove(base, arms, initial_lr)
-    return Exact(base, arms, initial_lr)
+            return LinearMove(base, arms, initial_lr, elsewhere=elsewhere)
+    return Exact(base, arms, initial_lr, elsewhere=elsewhere)

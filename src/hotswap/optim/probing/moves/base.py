@@ -134,6 +134,8 @@ class Move(ABC):
     """Whether something holds in all processes, for processes that have different parts of the gradients."""
     mean: Callable[[float], float] | None = field(default=None, repr=False)
     """The mean of a number over all processes; None where there is one."""
+    elsewhere: frozenset[str] = frozenset()
+    """Names of arms that are not the base's: others set them, and the same direction leads to all of their values."""
     masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
     finite_unknown: bool = False
     """Whether `check_gradients` has something to find out."""
@@ -151,6 +153,11 @@ class Move(ABC):
         if "lr" in values:
             values["lr"] = values["lr"] * scale  # type: ignore[operator]  # a float
         return values
+
+    def base_values(self, arm: int) -> dict[str, Value]:
+        """What an arm sets in the base optimizer, by name, before `lr` is scaled by group."""
+        values = self.arms.values(arm)
+        return {name: values[name] for name in values if name not in self.elsewhere} if self.elsewhere else values
 
     def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
         """Save θ and the gradients: those in `unrounded`, by the parameter's id, where `.grad` is rounded."""

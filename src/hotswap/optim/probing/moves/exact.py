@@ -48,7 +48,7 @@ class Exact(Move):
             for owner, gradient in zip(moving.owners, moving.held, strict=True):
                 owner.grad = gradient.clone()  # a base may write into it
         self._advanced = True  # set before: the step may raise when it has changed something
-        with with_values(self.base, self.arms.values(arm), self.scale):
+        with with_values(self.base, self.base_values(arm), self.scale):
             self.base.step()
         self.hide_gradients()
 

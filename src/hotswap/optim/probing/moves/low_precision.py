@@ -7,8 +7,8 @@ weights in float32, its state is in float32, and the parameters are the master w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from hotswap.optim.probing.moves.shards import local, sharded_like
 __all__ = ["LOW_PRECISION", "MasterWeights", "restore_state", "standing_in", "widen"]
 
 LOW_PRECISION = (torch.bfloat16, torch.float16)
+NO_CONTEXT = nullcontext()
 
 
 class MasterWeights:
@@ -39,16 +40,23 @@ class MasterWeights:
         self._by_id[id(owner)] = known
         return known
 
-    @contextmanager
-    def stepped(self, base: Optimizer) -> Iterator[None]:
-        """The base steps the master weights, and the parameters become their rounding."""
+    def stepped(self, base: Optimizer, unrounded: Mapping[int, Tensor]) -> AbstractContextManager[object]:
+        """The base steps the master weights, and the parameters become their rounding.
+
+        `unrounded` has gradients in float32, by the parameter's id, where `.grad` is rounded.
+        """
         found = [
             p for group in base.param_groups for p in group["params"] if p.dtype in LOW_PRECISION and p.grad is not None
         ]
+        return self._stepped(base, found, unrounded) if found else NO_CONTEXT
+
+    @contextmanager
+    def _stepped(self, base: Optimizer, found: list[Tensor], unrounded: Mapping[int, Tensor]) -> Iterator[None]:
         masters = [self.follow(owner) for owner in found]
         stand_ins = [sharded_like(owner, value) for owner, value in zip(found, masters, strict=True)]
         for owner, stand_in in zip(found, stand_ins, strict=True):
-            stand_in.grad = owner.grad.float()
+            assert owner.grad is not None  # only such are found
+            stand_in.grad = unrounded[id(owner)] if id(owner) in unrounded else owner.grad.float()
         with standing_in(base, found, stand_ins):
             yield
         for owner, value in zip(found, masters, strict=True):

@@ -110,11 +110,16 @@ class Scaled(Move):
     _slope: float | None = field(default=None, repr=False)
     """What is expected at a rate of 1, once this step was asked for it."""
 
+    def rate(self, arm: int) -> float:
+        """An arm's rate, its place in its row: all rows have the same."""
+        rates = self.arms.axes[-1]
+        return rates[arm % len(rates)]  # type: ignore[return-value]  # a rate is a float
+
     def to(self, arm: int) -> None:
         """See `Move.to`."""
-        rate = self.arms.axes[0][arm]
+        rate = self.rate(arm)
         for segment in self._segments:
-            segment.to(rate)  # type: ignore[arg-type]  # a rate is a float
+            segment.to(rate)
 
     def expected(self, arm: int) -> float:
         """See `Move.expected`: proportional to the rate, so one pass over the parameters is enough for a step."""
@@ -130,7 +135,7 @@ class Scaled(Move):
         moved: list[tuple[Tensor, Tensor]] = []
         for segment in self._segments if arm is not None else ():
             if segment.moving.kind.low_precision:
-                moved += segment.settled(self.arms.axes[0][arm])  # type: ignore[arg-type, index]
+                moved += segment.settled(self.rate(arm))  # type: ignore[arg-type]  # it is not None here
         self.advance()  # it reads θ and changes directions: after the values were computed, before they are written
         for origin, candidate in moved:
             origin.copy_(candidate)
