@@ -213,8 +213,10 @@ def take(
     else:
         used = torch.where(moved, chosen, groups.arms - 1)[:, None]  # without a move, state advances as by the last arm
         momentum, decay = (table.gather(1, used).to(theta.dtype) for table in (tables.momentum, tables.decay))
-        velocity.copy_(momentum * velocity + (direction + decay * theta))
-        theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * velocity, 0.0))
+        gradient = direction + decay * theta
+        step = momentum * velocity + gradient
+        velocity.copy_(torch.where(momentum != 0, step, velocity))  # torch's SGD leaves it alone without momentum
+        theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * step, 0.0))
     if norm_sum is not None:
         norm_sum += torch.linalg.vector_norm(direction, dim=1)
     rate_sum += rate
