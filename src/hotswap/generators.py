@@ -41,7 +41,7 @@ def generators(seeds: Sequence[int], device: Device = None) -> Array:
 def uniform(generator: Array, count: int) -> tuple[Array, Array]:
     """`(R, count)` numbers strictly between 0 and 1, float64, and the generator to draw from next."""
     xp = namespace(generator)
-    place = places(count, generator) + 1
+    place = (places(count, generator) + 1) ^ 0  # so that compilers, which count places in 32 bits, do not multiply them
     row = _mixed(_mixed(generator[:, :1]) + GOLDEN * (generator[:, 1:] + 1))
     bits = _mixed(row + GOLDEN * place)
     values = (xp.asarray(_shifted(bits, 12), dtype=xp.float64) + 0.5) * 2.0**-52

@@ -111,6 +111,7 @@ class FunctionalModel(Model):
         x: Tensor,
         y: Tensor,
         *,
+        rows: Tensor | None = None,
         shrink: Tensor | None = None,
         along: Along | None = None,
     ) -> Tensor:
@@ -119,18 +120,18 @@ class FunctionalModel(Model):
         def one(row: Tensor, buffers: Buffers) -> Tensor:
             return self._loss(row, buffers, x, y)[0]
 
+        def some(tensor: Tensor) -> Tensor:
+            return tensor if rows is None else tensor[rows]
+
         def candidate(arm: int) -> Tensor:
-            moved = theta if shrink is None else theta * (1 - shrink[:, arm, None]).to(theta.dtype)
-            moved = moved - rates[:, arm, None].to(theta.dtype) * gradient.direction
-            return moved if along is None else moved - along.rates[:, arm, None].to(theta.dtype) * along.direction
+            moved = start if shrink is None else start * (1 - shrink[:, arm, None]).to(theta.dtype)
+            moved = moved - rates[:, arm, None].to(theta.dtype) * direction
+            return moved if along is None else moved - along.rates[:, arm, None].to(theta.dtype) * beside
 
-        buffers = self.buffers if gradient.memo is None else gradient.memo
+        start, direction = some(theta), some(gradient.direction)
+        beside = direction if along is None else some(along.direction)
+        buffers = {name: some(buffer) for name, buffer in self.buffers.items()}
         return torch.stack([_for_all(one, candidate(arm), buffers) for arm in range(rates.shape[1])], dim=1)
-
-    def rows(self, gradient: Gradient, rows: Tensor) -> Gradient:
-        """See `Model.rows`; the memo has the buffers of these runs."""
-        buffers = {name: buffer[rows] for name, buffer in self.buffers.items()}
-        return Gradient(gradient.loss[rows], gradient.direction[rows], buffers)
 
     def sample_bytes(self, theta: Tensor, x: Tensor) -> int:
         """See `Model.sample_bytes`: what all layers together return for one sample, so rather too much."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hotswap.ensemble.kernels import losses_and_slopes, losses_of_moves
+from hotswap.ensemble.kernels import fused, losses_and_slopes, losses_of_moves
 from hotswap.ensemble.model import Along, Gradient, Model, MomentumGroup
 from hotswap.networks import Activation, Init, multilayer_perceptron
 
@@ -138,11 +138,6 @@ class Mlp(Model):
         """See `Model.beside`: by how much the direction moves what enters the first units."""
         return self._first(self._blocks(direction)[0], x)
 
-    def rows(self, gradient: Gradient, rows: Tensor) -> Gradient:
-        """See `Model.rows`."""
-        stay, shift = (each.transpose(1, 2)[rows].transpose(1, 2) for each in gradient.memo)  # as they lie in memory
-        return Gradient(gradient.loss[rows], gradient.direction[rows], (stay, shift))
-
     def trials(
         self,
         theta: Tensor,
@@ -151,6 +146,7 @@ class Mlp(Model):
         x: Tensor,
         y: Tensor,
         *,
+        rows: Tensor | None = None,
         shrink: Tensor | None = None,
         along: Along | None = None,
     ) -> Tensor:
@@ -160,26 +156,27 @@ class Mlp(Model):
         product more for all arms together, and in reduced precision every arm sees the same rounding of W.
         """
         runs, arms = rates.shape
-        layers = [self._blocks(theta), self._blocks(gradient.direction)]
-        rate = rates.to(theta.dtype).view(runs, arms, 1, 1)
-        outputs = [each[:, None] for each in gradient.memo]
-        if along is not None:
-            layers.append(self._blocks(along.direction))
-            outputs.append(along.memo[:, None])
-        keep = None if shrink is None else (1 - shrink).to(theta.dtype).view(runs, arms, 1, 1)
-        aside = None if along is None else along.rates.to(theta.dtype).view(runs, arms, 1, 1)
+        directions = [theta, gradient.direction, *([] if along is None else [along.direction])]
+        memos = [*gradient.memo, *([] if along is None else [along.memo])]
+        outputs = [_rows_of(memo.transpose(1, 2), rows).transpose(1, 2)[:, None] for memo in memos]
+        layers = [self._blocks(each) for each in directions]
 
-        def stay_and_shift() -> tuple[Tensor, Tensor]:
-            """The outputs without the step along the gradient, and by how much a unit of that step moves them."""
-            stay = outputs[0] if keep is None else outputs[0] * keep
-            return (stay if aside is None else torch.addcmul(stay, aside, outputs[2], value=-1)), outputs[1]
+        def over_arms(values: Tensor) -> Tensor:
+            return values.to(theta.dtype).view(runs, arms, 1, 1)
 
-        for number in range(1, len(layers[0])):
-            stay, shift = stay_and_shift()
-            h = self._enter(torch.addcmul(stay, rate, shift, value=-1), number, self._workspace)
-            outputs = [torch.bmm(h, layer[number].transpose(1, 2)).view(runs, arms, len(x), -1) for layer in layers]
-        stay, shift = stay_and_shift()
-        return losses_of_moves(stay, rate, shift, y, self.classes)
+        def stay() -> Tensor:
+            """The outputs without the step along the gradient."""
+            here = outputs[0] if shrink is None else outputs[0] * over_arms(1 - shrink)
+            return here if along is None else torch.addcmul(here, over_arms(along.rates), outputs[2], value=-1)
+
+        rate = over_arms(rates)
+        for number in range(1, len(self.shapes)):
+            h = self._enter_moved(stay(), rate, outputs[1], number)
+            outputs = [
+                torch.bmm(h, _rows_of(layer[number], rows).transpose(1, 2)).view(runs, arms, len(x), -1)
+                for layer in layers
+            ]
+        return losses_of_moves(stay(), rate, outputs[1], y, self.classes)
 
     def _forward(self, blocks: list[Tensor], x: Tensor, workspace: InputMemory) -> Forward:
         inputs = [x.expand(len(blocks[0]), *x.shape)]
@@ -195,22 +192,39 @@ class Mlp(Model):
         return torch.bmm(block, x.t().expand(len(block), *x.t().shape)).transpose(1, 2)
 
     def _enter(self, z: Tensor, number: int, workspace: InputMemory) -> Tensor:
-        """What enters layer `number`: the outputs of the units that `z` `(R, ..., B, H)` enters, the constant, zeros.
+        """What enters layer `number`: the outputs of the units that `z` `(R, B, H)` enters, the constant, zeros.
 
-        `(R, samples, columns)`, with the samples of all arms in one row; feature by sample in memory if `z` is.
+        `(R, samples, columns)`; feature by sample in memory if `z` is.
         """
-        runs, units, columns = len(z), self.sizes[number], self.shapes[number][1]
-        samples = z[0, ..., 0].shape
-        turned = number == 1
-        key = (runs, samples, number, z.dtype, z.device)
+        memory, seen = self._memory(z.shape[:-1], number, z, workspace)
+        UNITS[self.unit](z, out=seen)
+        return self._flattened(memory, number)
+
+    def _enter_moved(self, stay: Tensor, rate: Tensor, shift: Tensor, number: int) -> Tensor:
+        """The same for what enters the units of trials, `stay − rate · shift`, all `(R, J, B, H)` or broadcast to it.
+
+        The samples of all arms are in one row.
+        """
+        runs, arms = rate.shape[:2]
+        memory, seen = self._memory((runs, arms, stay.shape[2]), number, stay, self._workspace)
+        fused(moved_units, stay)(stay, rate, shift, seen, self.unit)
+        return self._flattened(memory, number)
+
+    def _memory(self, shape: Sequence[int], number: int, like: Tensor, workspace: InputMemory) -> tuple[Tensor, Tensor]:
+        """Memory for what enters layer `number`, and the part of it that its units fill, as `(*shape, units)`."""
+        runs, samples = shape[0], tuple(shape[1:])
+        units, columns, turned = self.sizes[number], self.shapes[number][1], number == 1
+        key = (runs, samples, number, like.dtype, like.device)
         if key not in workspace:
-            shape = (runs, columns, *samples) if turned else (runs, *samples, columns)
-            workspace[key] = z.new_zeros(shape)
+            workspace[key] = like.new_zeros((runs, columns, *samples) if turned else (runs, *samples, columns))
             workspace[key].select(1 if turned else -1, units).fill_(1)
         memory = workspace[key]
         seen = memory.movedim(1, -1) if turned else memory
-        UNITS[self.unit](z, out=seen[..., :units])
-        return memory.flatten(2).transpose(1, 2) if turned else memory.flatten(1, -2)
+        return memory, seen[..., :units]
+
+    @staticmethod
+    def _flattened(memory: Tensor, number: int) -> Tensor:
+        return memory.flatten(2).transpose(1, 2) if number == 1 else memory.flatten(1, -2)
 
     @staticmethod
     def _summed(forward: Forward, number: int) -> Tensor:
@@ -232,6 +246,19 @@ class Mlp(Model):
         return SLOPES[self.unit](below, forward.inputs[number][..., :units])
 
 
+def _rows_of(tensor: Tensor, rows: Tensor | None) -> Tensor:
+    return tensor if rows is None else tensor.index_select(0, rows)
+
+
+def moved_units(stay: Tensor, rate: Tensor, shift: Tensor, out: Tensor, unit: Activation) -> None:
+    """What units give for the input `stay − rate · shift`, written to `out`: on a GPU in one kernel."""
+    z = torch.addcmul(stay, rate, shift, value=-1)
+    if out.is_cuda:
+        out.copy_(OUTPUTS[unit](z))
+    else:
+        UNITS[unit](z, out=out)
+
+
 def _relu(z: Tensor, out: Tensor) -> Tensor:
     return torch.clamp(z, min=0, out=out)
 
@@ -248,4 +275,9 @@ SLOPES: dict[
     "sigmoid": torch.ops.aten.sigmoid_backward,
     "tanh": torch.ops.aten.tanh_backward,
     "relu": _below_relu,
+}
+OUTPUTS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
 }

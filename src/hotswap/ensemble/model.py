@@ -100,18 +100,16 @@ class Model(ABC):
         x: Tensor,
         y: Tensor,
         *,
+        rows: Tensor | None = None,
         shrink: Tensor | None = None,
         along: Along | None = None,
     ) -> Tensor:
         """Losses `(R, J)` at `θ − rates · gradient`, with `rates` `(R, J)`; `gradient` as `before_trials` left it.
 
+        With `rows`, of the runs in these places only, which `rates` and the like have one row for each of.
         With `shrink` `(R, J)` and `along`, at `(1 − shrink) · θ − rates · gradient − along.rates · along.direction`.
         In training mode, like the gradient pass, but buffers stay as they are.
         """
-
-    def rows(self, gradient: Gradient, rows: Tensor) -> Gradient:
-        """The gradient of some runs only, as `before_trials` or `elsewhere` left it, by their places."""
-        return Gradient(gradient.loss[rows], gradient.direction[rows], gradient.memo)
 
     def descend(
         self, theta: Tensor, velocity: Tensor, rates: Tensor, groups: Sequence[MomentumGroup], x: Tensor, y: Tensor

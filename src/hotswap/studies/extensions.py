@@ -23,7 +23,7 @@ from hotswap.bandits import (
     SmoothedUCB,
     ThompsonSampling,
 )
-from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch
+from hotswap.searches import Armijo, Backtracking, BothWays, NoSearch
 from hotswap.studies.algorithms import AdaDeltaFamily, HotSwapFamily
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.study import StudySpec
@@ -55,7 +55,6 @@ PACES = (
 
 SEARCHES = (
     HotSwapFamily(name="headroom", search=Backtracking(headroom=1)),
-    HotSwapFamily(name="first_decrease", search=FirstDecrease()),
     HotSwapFamily(name="armijo", search=Armijo()),
     HotSwapFamily(name="both_ways", search=BothWays()),
     HotSwapFamily(name="no_search", search=NoSearch()),

@@ -15,7 +15,7 @@ from hotswap.ensemble.updates.variants import ArmTables
 from hotswap.searches.base import AnyWalk
 from hotswap.states import State, arrays_of, replaced
 
-__all__ = ["Groups", "Rows", "Running", "advance", "look_ahead", "open_step", "take"]
+__all__ = ["BanditRows", "Groups", "Rows", "Running", "advance", "look_ahead", "open_step", "take"]
 
 
 class Rows(NamedTuple):
@@ -27,6 +27,19 @@ class Rows(NamedTuple):
     state: Any
 
 
+class BanditRows(NamedTuple):
+    """A bandit of some rows of the ensemble, its state for them, and what it is asked."""
+
+    part: Any
+    start: int
+    stop: int
+    state: Any
+    told: bool
+    """Whether it hears of arms that were taken without a trial."""
+    asked: bool
+    """Whether it has to say how sure it is."""
+
+
 class Groups(NamedTuple):
     """Who decides for which runs."""
 
@@ -36,7 +49,7 @@ class Groups(NamedTuple):
     """How many arms there are in a row, within which only the rate changes."""
     untried: bool
     """Whether some run may take an arm without a trial of it."""
-    bandits: list[Rows]
+    bandits: list[BanditRows]
     searches: list[Rows]
     """With the walks of this step as their state."""
     rewards: list[Rows]
@@ -80,12 +93,12 @@ def open_step(groups: Groups, running: Running, loss: Tensor, to_beat: Tensor) -
         _settle(groups, running, loss)
     proposal = torch.empty_like(running.in_force)
     unsure = torch.zeros_like(running.searching)
-    for bandit, start, stop, learned in groups.bandits:
+    for bandit, start, stop, learned, told, asked in groups.bandits:
         arm, state = bandit.propose(learned)
         back = running.back[start:stop]
-        _store(learned, _where(back, learned, state) if groups.guards else state)
+        _store(learned, _where(back, learned, state) if told and groups.guards else state)
         proposal[start:stop] = arm
-        if groups.paces:
+        if asked:
             unsure[start:stop] = bandit.unsure(state)
     for (guard, _), start, stop, state in groups.guards:
         proposal[start:stop] = guard.lowered(state, proposal[start:stop], groups.row)
@@ -129,9 +142,10 @@ def _settle(groups: Groups, running: Running, loss: Tensor) -> None:
         arm = torch.where(running.back, running.in_force, arm)
         told = told | running.back
     arm = arm.clamp(min=0)[:, None]
-    for bandit, start, stop, learned in groups.bandits:
-        state = bandit.observe(learned, arm[start:stop], earned[start:stop, None], told[start:stop, None])
-        _store(learned, state)
+    for bandit, start, stop, learned, listens, _ in groups.bandits:
+        if listens:
+            state = bandit.observe(learned, arm[start:stop], earned[start:stop, None], told[start:stop, None])
+            _store(learned, state)
 
 
 def look_ahead(groups: Groups, count: int) -> Tensor:
@@ -181,7 +195,7 @@ def advance(
     ]
     rewards = torch.cat(earned) if len(earned) > 1 else earned[0]
     known = arms.clamp(min=0)
-    for bandit, start, stop, learned in groups.bandits:
+    for bandit, start, stop, learned, _, _ in groups.bandits:
         _store(learned, bandit.observe(learned, known[start:stop], rewards[start:stop], tried_here[start:stop]))
     made = tried_here.sum(1)
     trials += made
@@ -198,9 +212,13 @@ def take(
     rate_sum: Tensor,
     arm_counts: Tensor,
     passes: Tensor,
-    norm_sum: Tensor | None,
+    norm_sum: Tensor,
+    norms: Tensor | None,
 ) -> None:
-    """Move every run by the arm it has chosen, or not at all."""
+    """Move every run by the arm it has chosen, or not at all.
+
+    `norms` `(R,)` are those of the gradients; None where the directions are the gradients.
+    """
     found = [search.choose(walk) for search, _, _, walk in groups.searches]
     chosen = torch.cat(found) if len(found) > 1 else found[0]
     if groups.untried or groups.guards:
@@ -217,8 +235,7 @@ def take(
         step = momentum * velocity + gradient
         velocity.copy_(torch.where(momentum != 0, step, velocity))  # torch's SGD leaves it alone without momentum
         theta.sub_(torch.where(moved[:, None], rate.to(theta.dtype)[:, None] * step, 0.0))
-    if norm_sum is not None:
-        norm_sum += torch.linalg.vector_norm(direction, dim=1)
+    norm_sum += torch.linalg.vector_norm(direction, dim=1) if norms is None else norms
     rate_sum += rate
     arm_counts += chosen[:, None] == torch.arange(groups.arms, device=theta.device)
     passes += 3.0  # of the gradient pass: its backward counts as two

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-__all__ = ["AdaDeltaDirection", "AdamDirection", "Direction", "Momentum", "Plain"]
+__all__ = ["AdaDeltaDirection", "AdamDirection", "Direction", "Momentum", "Plain", "turn"]
 
 
 class Direction(ABC):
@@ -22,8 +23,8 @@ class Direction(ABC):
     """What is remembered of each parameter from step to step, by name; zeros before the first step."""
 
     @abstractmethod
-    def turn(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> None:
-        """Advance the slots, and write the directions `(R, P)` over the gradients, in place.
+    def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
+        """The directions `(R, P)` of gradients `(R, P)`, which stay as they are; the slots advance, in place.
 
         `step` counts the steps with this one, as a tensor without axes.
         """
@@ -33,8 +34,9 @@ class Direction(ABC):
 class Plain(Direction):
     """The gradient itself: the paper's base, stochastic gradient descent."""
 
-    def turn(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> None:
-        """See `Direction.turn`."""
+    def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
+        """See `Direction.turned`."""
+        return gradient
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,11 @@ class Momentum(Direction):
     nesterov: bool = False
     slots: ClassVar[tuple[str, ...]] = ("velocity",)
 
-    def turn(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> None:
-        """See `Direction.turn`."""
+    def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
+        """See `Direction.turned`."""
         velocity = slots["velocity"]
         velocity.mul_(self.momentum).add_(gradient)
-        if self.nesterov:
-            gradient.add_(velocity, alpha=self.momentum)
-        else:
-            gradient.copy_(velocity)
+        return gradient + self.momentum * velocity if self.nesterov else velocity
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ class AdamDirection(Direction):
     eps: float = 1e-8
     slots: ClassVar[tuple[str, ...]] = ("mean", "square")
 
-    def turn(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> None:
-        """See `Direction.turn`."""
+    def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
+        """See `Direction.turned`."""
         mean, square = slots["mean"], slots["square"]
         mean.mul_(self.beta1).add_(gradient, alpha=1 - self.beta1)
         square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         width = (square / (1 - self.beta2**step)).sqrt_().add_(self.eps)
-        gradient.copy_(mean / (1 - self.beta1**step) / width)
+        return mean / (1 - self.beta1**step) / width
 
 
 @dataclass(frozen=True)
@@ -84,9 +83,20 @@ class AdaDeltaDirection(Direction):
     eps: float = 1e-6
     slots: ClassVar[tuple[str, ...]] = ("squares", "moves")
 
-    def turn(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> None:
-        """See `Direction.turn`."""
+    def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
+        """See `Direction.turned`."""
         squares, moves = slots["squares"], slots["moves"]
         squares.mul_(self.rho).addcmul_(gradient, gradient, value=1 - self.rho)
-        gradient.mul_((moves + self.eps).sqrt_().div_((squares + self.eps).sqrt_()))
-        moves.mul_(self.rho).addcmul_(gradient, gradient, value=1 - self.rho)
+        direction = (moves + self.eps).sqrt_().div_((squares + self.eps).sqrt_()).mul_(gradient)
+        moves.mul_(self.rho).addcmul_(direction, direction, value=1 - self.rho)
+        return direction
+
+
+def turn(
+    base: Direction, gradient: Tensor, slots: dict[str, Tensor], step: Tensor, slope: Tensor, norm: Tensor
+) -> None:
+    """Write directions over the gradients `(R, P)`, in place; their slopes and the gradients' norms, `(R,)`, too."""
+    direction = base.turned(gradient, slots, step)
+    slope.copy_((gradient * direction).sum(1))
+    norm.copy_(torch.linalg.vector_norm(gradient, dim=1))
+    gradient.copy_(direction)

@@ -16,8 +16,8 @@ from hotswap.bandits import Bandit
 from hotswap.ensemble.kernels import fused
 from hotswap.ensemble.model import Along, Gradient, Model
 from hotswap.ensemble.updates.base import Update
-from hotswap.ensemble.updates.decisions import Groups, Rows, Running, advance, look_ahead, open_step, take
-from hotswap.ensemble.updates.directions import Direction
+from hotswap.ensemble.updates.decisions import BanditRows, Groups, Rows, Running, advance, look_ahead, open_step, take
+from hotswap.ensemble.updates.directions import Direction, turn
 from hotswap.ensemble.updates.variants import ArmTables, Variant, shared
 from hotswap.errors import SettingError
 from hotswap.rewards import LogReduction, Reward
@@ -28,10 +28,12 @@ from hotswap.states import State, arrays_of, replaced
 __all__ = ["HotSwapped"]
 
 FEW = 16  # runs: where there are more, those whose walks are not over after the first block are gathered
+FEW_BLOCK = (4, 8)
+MANY_BLOCK = (3, 15)  # so that a walk over 33 arms, which one run of many makes in most steps, takes three blocks
 
 
-class Turned(NamedTuple):
-    """Runs whose base optimizer makes something else of the gradient, and what it remembers of them."""
+class Directed(NamedTuple):
+    """Runs with the same base optimizer, and what it remembers of them."""
 
     direction: Direction
     start: int
@@ -49,6 +51,7 @@ class HotSwapped(Update):
 
     rates: the learning rate of each arm, large to small.
     seeds: one for each run, for a bandit that draws random numbers.
+    block: how many arms are evaluated at once, first and later; None for what suits the number of runs.
     """
 
     openings = frozenset({"begin"})
@@ -62,7 +65,7 @@ class HotSwapped(Update):
         search: Search,
         reward: Reward | None = None,
         seeds: Sequence[int] | None = None,
-        block: tuple[int, int] = (4, 8),
+        block: tuple[int, int] | None = None,
     ) -> None:
         variant = Variant(Arms.of({"lr": rates}), bandit, search, LogReduction() if reward is None else reward)
         self._set_up(model, theta, [(variant, len(theta))], seeds, block)
@@ -74,7 +77,7 @@ class HotSwapped(Update):
         theta: Tensor,
         variants: Sequence[tuple[Variant, int]],
         seeds: Sequence[int] | None = None,
-        block: tuple[int, int] = (4, 8),
+        block: tuple[int, int] | None = None,
     ) -> HotSwapped:
         """Runs of several variants, so many of each, in the order of the rows of `theta`."""
         update = cls.__new__(cls)
@@ -87,7 +90,7 @@ class HotSwapped(Update):
         theta: Tensor,
         variants: Sequence[tuple[Variant, int]],
         seeds: Sequence[int] | None,
-        block: tuple[int, int],
+        block: tuple[int, int] | None,
     ) -> None:
         first = variants[0][0]
         if len({variant.kind() for variant, _ in variants}) > 1:
@@ -99,7 +102,7 @@ class HotSwapped(Update):
         super().__init__(model, theta, sums=("mean_lr", "trials"), arms=count)
         self.tally.totals["passes"] = torch.zeros(runs, dtype=torch.float64, device=device)
         seeds = [0] * runs if seeds is None else seeds
-        self.block, self.count = block, count
+        self.block, self.count = block or (FEW_BLOCK if runs <= FEW else MANY_BLOCK), count
         self.several, self.looks_ahead = first.several, first.next_weight > 0
         self.tables = ArmTables.of(variants, device)
         self.running = Running.start(runs, count, device)
@@ -108,8 +111,8 @@ class HotSwapped(Update):
             row=first.arms.row,
             untried=any(variant.untried for variant, _ in variants),
             bandits=[
-                Rows(told, start, stop, _separate(told.begin(stop - start, count, device, seeds[start:stop])))
-                for told, start, stop in shared(variants, lambda v: v.bandit.knowing(v.arms))
+                BanditRows(part[0], start, stop, self._first_state(part[0], seeds[start:stop]), *part[1:])
+                for part, start, stop in shared(variants, _asked_of_bandit)
             ],
             searches=[
                 Rows(search, start, stop, self._first_walk(search, start, stop))
@@ -131,11 +134,11 @@ class HotSwapped(Update):
             ],
         )
         self.kept = [theta[rows.start : rows.stop].clone() for rows in self.groups.guards]
-        self.turned = [
-            Turned(direction, start, stop, {name: torch.zeros_like(theta[start:stop]) for name in direction.slots})
+        self.directions = [
+            Directed(direction, start, stop, {name: torch.zeros_like(theta[start:stop]) for name in direction.slots})
             for direction, start, stop in shared(variants, lambda v: v.direction)
-            if direction.slots
         ]
+        self.needs_slopes = any(variant.direction.slots or variant.search.needs_slope for variant, _ in variants)
         if any(variant.guard is not None and variant.direction.slots for variant, _ in variants):
             raise SettingError("HotSwapped: a guard goes with plain gradients, here; leave out one of the two.")
         self.number = torch.zeros((), dtype=torch.float64, device=device)
@@ -145,11 +148,14 @@ class HotSwapped(Update):
         )
         both = (self.next_weight > 0) & (self.next_weight < 1)
         self.each = 1.0 + both  # forward passes of a trial
-        self.slope = torch.zeros(runs, dtype=torch.float64, device=device)
+        self.slope, self.norms = torch.zeros(2, runs, dtype=torch.float64, device=device).unbind()
         self.at: Gradient | None = None
         self.ahead: Gradient | None = None
         self.beside: tuple[Any, ...] = ()
         self.all_done = torch.zeros((), dtype=torch.bool, pin_memory=theta.is_cuda)  # in the host's memory
+
+    def _first_state(self, bandit: Bandit, seeds: Sequence[int]) -> State:
+        return _separate(bandit.begin(len(seeds), self.count, self.theta.device, seeds))
 
     def _first_walk(self, search: Search, start: int, stop: int) -> Any:
         none = torch.zeros(stop - start, dtype=torch.float64, device=self.theta.device)
@@ -199,17 +205,17 @@ class HotSwapped(Update):
         self._try(self.block[0], x, y)
 
     def _turn(self, direction: Tensor) -> None:
-        """Let the base optimizers turn gradients into directions, in place, and note the slopes along them."""
+        """Let the base optimizers turn gradients into directions, in place, and note slopes and norms."""
+        if not self.needs_slopes:
+            return
         self.number += 1
-        sloped = [rows for rows in self.groups.searches if rows.part.needs_slope]
-        before = [direction[rows.start : rows.stop].clone() for rows in sloped]
-        if self.turned:
-            self.tally.add_norm_of(direction)
-        for base, start, stop, slots in self.turned:
-            fused(base.turn, self.theta)(direction[start:stop], slots, self.number)
-        for rows, gradient in zip(sloped, before, strict=True):
-            along = (gradient * direction[rows.start : rows.stop]).sum(1, dtype=torch.float64)
-            self.slope[rows.start : rows.stop] = along
+        for base, start, stop, slots in self.directions:
+            rows = slice(start, stop)
+            if slots:
+                fused(turn, self.theta)(base, direction[rows], slots, self.number, self.slope[rows], self.norms[rows])
+            else:
+                self.norms[rows] = torch.linalg.vector_norm(direction[rows], dim=1)
+                self.slope[rows] = self.norms[rows].square()
 
     def _look_ahead_from_start(self, loss: Tensor) -> Tensor:
         """What trials have to beat, where the next minibatch has a say: its loss at the start point counts, too."""
@@ -268,7 +274,6 @@ class HotSwapped(Update):
     def _losses(self, arms: Tensor, x: Tensor, y: Tensor, rows: Tensor | None = None) -> Tensor:
         """The losses `(R, J)` of arms `(R, J)` that judge them, float64; for the runs in these rows only, if given."""
         tables = self.tables if rows is None else ArmTables(*(table[rows] for table in self.tables))
-        theta = self.theta if rows is None else self.theta[rows]
         rate = tables.rate.gather(1, arms)
         more: dict[str, Any] = {}
         if self.several:
@@ -280,13 +285,8 @@ class HotSwapped(Update):
             if self.several:
                 assert self.velocity is not None
                 drag = rate * tables.momentum.gather(1, arms)
-                velocity = self.velocity if rows is None else self.velocity[rows]
-                memo = self.beside[place]
-                if rows is not None and memo is not None:
-                    memo = memo.transpose(1, 2)[rows].transpose(1, 2)
-                more["along"] = Along(velocity, drag, memo)
-            there = at if rows is None else self.model.rows(at, rows)
-            losses.append(self.model.trials(theta, there, rate, inputs, labels, **more).double())
+                more["along"] = Along(self.velocity, drag, self.beside[place])
+            losses.append(self.model.trials(self.theta, at, rate, inputs, labels, rows=rows, **more).double())
         if not self.looks_ahead:
             return losses[0]
         weight = self.next_weight if rows is None else self.next_weight[rows]
@@ -305,10 +305,10 @@ class HotSwapped(Update):
             tally.sums["mean_lr"],
             tally.arms,
             tally.totals["passes"],
-            None if self.turned else tally.norm,  # of the gradients, which are the directions unless they were turned
+            tally.norm,
+            self.norms if self.needs_slopes else None,
         )
-        if not self.turned:
-            tally.norms += 1
+        tally.norms += 1
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -326,14 +326,14 @@ class HotSwapped(Update):
         found |= _named("kept", self.kept)
         if self.velocity is not None:
             found["velocity"] = self.velocity
-        if self.turned:
+        if any(rows.slots for rows in self.directions):
             found["step"] = self.number
-            for place, turned in enumerate(self.turned):
-                found |= {f"base/{place}/{name}": slot for name, slot in turned.slots.items()}
+        for place, rows in enumerate(self.directions):
+            found |= {f"base/{place}/{name}": slot for name, slot in rows.slots.items()}
         return found
 
     @staticmethod
-    def _version(rows: Rows) -> Tensor:
+    def _version(rows: BanditRows) -> Tensor:
         return torch.full((rows.stop - rows.start,), rows.part.state_version, dtype=torch.int64)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -348,6 +348,12 @@ class HotSwapped(Update):
             saved |= {prefix + name: array for name, array in arrays_of(read).items()}
             saved[version] = self._version(rows)
         super().restore(saved)
+
+
+def _asked_of_bandit(variant: Variant) -> tuple[Bandit, bool, bool]:
+    """The bandit, whether it hears of arms that were not tried, and whether it has to say how sure it is."""
+    told = variant.untried or variant.guard is not None
+    return variant.bandit.knowing(variant.arms), told, variant.pace.when == "unsure"
 
 
 def _prefix(kind: str, place: int, count: int) -> str:
