@@ -125,7 +125,7 @@ class Probe:
         setters: Setters | None = None,
     ) -> None:
         self.base, self.move = base, move
-        self.setters = Setters({}, move.arms, 0) if setters is None else setters
+        self.setters = Setters({}, move.arms) if setters is None else setters
         self.clipping = Clipping() if clipping is None else clipping
         self.loss_scale = loss_scale
         self.checks = ClosureChecks() if checks is None else checks
