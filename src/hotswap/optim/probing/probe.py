@@ -274,7 +274,8 @@ class Probe:
         self._taken = True
 
     def _step_of_the_base(self, arm: int) -> None:
-        self.clipping(self.parameters(), self._unrounded)
+        if self.clipping.active:
+            self.clipping(self.parameters(), self._unrounded)
         with (
             self.move.masters.stepped(self.base, self._unrounded),
             with_values(self.base, self.move.base_values(arm), self.move.scale),
