@@ -6,14 +6,21 @@ search cannot be less than
     limit = (forward+backward + T · forward) / (forward+backward),
 
 with both times and T measured in the same run. The overhead is the measured ratio over that limit.
+
+Steps without trials are measured beside them: those of a search that tries nothing, which take what the bandit
+proposes, and those between two searches that are far apart. Their ratio to a step of torch's SGD is to be at most 1.05.
+And the mean over all steps where every tenth searches.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -25,6 +32,30 @@ import hotswap
 from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
 from benchmarks.networks import Tagger, images, paper_network, tokens, wide_network
 from benchmarks.protections import protections
+from hotswap.arrays import Array
+from hotswap.searches import Search
+
+
+class At(NamedTuple):
+    """A walk that is over where it begins."""
+
+    arm: Array
+    done: Array
+
+
+class TriesNothing(Search):
+    """Takes what the bandit proposes."""
+
+    tries = False
+
+    def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> At:
+        return At(proposal, proposal >= 0)
+
+    def observe(self, walk: At, loss: Array, expected: Array | None = None) -> At:
+        return walk
+
+    def choose(self, walk: At) -> Array:
+        return walk.arm
 
 
 @dataclass(frozen=True)
@@ -54,6 +85,12 @@ class Measured:
     forward_backward: float
     sgd: float
     hot: float
+    untried: float
+    """A step of a search without trials."""
+    between: float
+    """A step between two searches."""
+    tenth: float
+    """The mean of steps of which every tenth searches."""
     trials: float
     extra_sgd: tuple[float, float]
     extra_adam: tuple[float, float]
@@ -72,8 +109,16 @@ def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Meas
     plain, swapped = case.network().to(device), case.network().to(device)
     swapped.load_state_dict(plain.state_dict())
     sgd, hot = torch.optim.SGD(plain.parameters(), lr=0.01), hotswap.HotSwapSGD(swapped.parameters())
+    rates = hotswap.log_grid(1e-2, 1e-4, 33)  # none of them can spoil a run
+    settings: dict[str, dict[str, Any]] = {
+        "untried": {"search": TriesNothing()},
+        "between": {"search_every": 10**9},
+        "tenth": {"search_every": 10},
+    }
+    nets = {name: copy.deepcopy(plain) for name in settings}
+    others = {name: hotswap.HotSwapSGD(nets[name], rates, **settings[name]) for name in settings}
     data = [tuple(part.to(device) for part in case.batch()) for _ in range(64)]
-    turn = {"sgd": 0, "hot": 0}
+    turn = {"sgd": 0, "hot": 0, **dict.fromkeys(others, 0)}
     trials: list[int] = []
 
     def batch(of: str = "sgd") -> tuple[Tensor, ...]:
@@ -99,11 +144,16 @@ def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Meas
         hot.step(lambda: cross_entropy(swapped(x), y))
         trials.append(len(hot.last_step.trials))
 
-    for _ in range(warm_up):
-        hot_step()
-        sgd_step()
-    trials.clear()
+    def step_of(name: str) -> None:
+        x, y = batch(name)
+        others[name].step(lambda: cross_entropy(nets[name](x), y))
+
     works = {"forward": forward, "forward_backward": forward_backward, "sgd": sgd_step, "hot": hot_step}
+    works |= {name: partial(step_of, name) for name in others}
+    for _ in range(warm_up):
+        for name in ("sgd", "hot", *others):
+            works[name]()
+    trials.clear()
     times = side_by_side(works, device, rounds)
     return Measured(
         **times, trials=sum(trials) / len(trials), extra_sgd=extra_memory(case, device, adam=False),
@@ -143,9 +193,11 @@ def overheads(device: torch.device, console: Console, *, quick: bool, folder: Pa
     """One row per network."""
     table = Table(
         title=describe(device),
-        caption="ms; memory beyond the base's, kept / at the peak, in copies of the parameters",
+        caption="ms; untried, between, every 10th: over an SGD step; memory beyond the base's, kept / at the peak, in "
+        "copies of the parameters",
     )
     headings = ("forward", "fwd+bwd", "SGD step", "hot step", "trials", "ratio", "limit", "overhead", "to reach")
+    headings += ("untried", "between", "every 10th")
     for column in ("network", *headings, "memory SGD", "memory Adam"):
         table.add_column(column, justify="left" if column == "network" else "right")
     rows = []
@@ -163,6 +215,7 @@ def overheads(device: torch.device, console: Console, *, quick: bool, folder: Pa
             *(f"{x:.2f}" for x in (row.trials, row.ratio, row.limit)),
             f"{row.ratio / row.limit:.3f}",
             f"{case.target:.2f}" if case.target else "",
+            *(f"{time / row.sgd:.3f}" for time in (row.untried, row.between, row.tenth)),
             *(f"{kept:.2f} / {peak:.2f}" for kept, peak in (row.extra_sgd, row.extra_adam)),
         )
     if folder is not None:
@@ -177,7 +230,7 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="what it costs to be right under dropout, batch norm, ...")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
-    console = Console(width=160)
+    console = Console(width=200)
     for device in [torch.device(options.device)] if options.device else devices():
         if options.real:
             with console.status(f"{device}: protections"):

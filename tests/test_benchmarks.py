@@ -81,6 +81,7 @@ def test_a_step_beside_one_of_sgd() -> None:
     assert row.limit == pytest.approx(1 + row.trials * row.forward / row.forward_backward)
     assert row.ratio == row.hot / row.sgd
     assert row.extra_sgd[0] == pytest.approx(1.0, abs=0.2)  # one copy of θ is kept
+    assert min(row.untried, row.between, row.tenth) > 0
 
 
 def test_what_is_kept_says_where_it_comes_from(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ class Arms:
         """What arm number `arm` stands for, by name."""
         if not 0 <= arm < len(self):
             raise SettingError(f"Arms: there is no arm {arm}; they are numbered 0 to {len(self) - 1}.")
+        if len(self.axes) == 1:
+            return {self.names[0]: self.axes[0][arm]}
         chosen: list[Value] = []
         for axis in reversed(self.axes):
             arm, place = divmod(arm, len(axis))

@@ -49,6 +49,13 @@ def test_at_construction_the_smallest_arm_is_set() -> None:
     assert net.calls == [0.0]
 
 
+def test_an_optimizer_that_cannot_be_constructed_sets_nothing() -> None:
+    net = Network()
+    with pytest.raises(SettingError, match="process_group"):
+        swapped(net, process_group="mine")
+    assert net.calls == []
+
+
 def test_the_values_of_the_arm_that_is_taken_stay() -> None:
     net = Network()
     optimizer = swapped(net)

@@ -8,6 +8,7 @@ for x, y in loader:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hotswap.errors import SettingError
@@ -45,8 +46,9 @@ class TensorBoardLog:
             if isinstance(value, int | float):
                 self._add(name, float(value), number)
         self._add("trials", float(len(record.trials)), number)
-        if record.trials:
+        if math.isfinite(record.loss_before):
             self._add("loss_before", record.loss_before, number)
+        if record.trials:
             self._add("loss_after", record.loss_after, number)
             self._add("reward", max(record.rewards), number)
         if self.statistics_every and number % self.statistics_every == 0:

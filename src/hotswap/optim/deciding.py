@@ -72,10 +72,10 @@ class Deciding(WrappingOptimizer):
         Where trials are judged `apart`, by another closure, this loss matters only to arms that are not tried.
         Whether the bandit is unsure depends on all that it could know; otherwise it can wait until it has to propose.
         """
-        pace, state, told = self._pace, self._memory.pace, self._reward_of_untried(loss)
-        if not apart:
+        pace, state = self._pace, self._memory.pace
+        if not apart or self._memory.untried is not None:
             self._check_loss(loss, "the start point")
-        unsure = False
+        told, unsure = self._reward_of_untried(loss), False
         if not pace.always:
             state = pace.follow(state, loss)
         if pace.when == "unsure":
@@ -85,7 +85,8 @@ class Deciding(WrappingOptimizer):
         if pace.due(state, unsure):
             self._tell(told)
             return Decision(loss, self._propose(), None, state)
-        self._check_loss(loss, "the start point")
+        if apart:
+            self._check_loss(loss, "the start point")
         return Decision(loss, None, told, state)
 
     def _reward_of_untried(self, loss: float) -> Told | None:
@@ -93,7 +94,6 @@ class Deciding(WrappingOptimizer):
         waiting = self._memory.untried
         if waiting is None:
             return None
-        self._check_loss(loss, "the start point")
         return Told(waiting.arm, self.reward.grant(self._memory.reward_scale, waiting.loss, loss))
 
     def _pass_time(self, decision: Decision) -> None:

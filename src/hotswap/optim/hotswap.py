@@ -141,12 +141,14 @@ class HotSwap(Deciding):
         if factored:
             self.bandit = import_module("hotswap.bandits").FactoredBandit(self.bandit, self.arms.shape)
         self.bandit = self.bandit.knowing(self.arms)
-        self._setters = Setters(setters, self.arms, in_force=smallest)
+        self._setters = Setters(setters, self.arms)
         self._probe = self._make_probe(initial_lr(base_optimizer))
         state = base_optimizer.state
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # Optimizer.__init__ has replaced it by an empty one
         self._memory = Memory(self._fresh_bandit_state(), float(self.reward.start(1)[0]), in_force=smallest)
+        self._setters.to(smallest)  # when nothing can go wrong any more
+        self._setters.keep()
 
     # --- Algorithm 2 --------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ class StepRecord:
     """What one step did.
 
     Attributes:
-        start: The arm the walk began at. Arms are numbered from the largest rate on; `optimizer.arms.values(arm)` says
-            what one stands for.
+        start: The arm the walk began at; in a step without one, the arm that was taken. Arms are numbered from the
+            largest rate on; `optimizer.arms.values(arm)` says what one stands for.
         arm: The arm that was taken; None when nothing moved.
         values: What was applied, by name, in the first parameter group; `lr` is 0.0 when nothing moved.
         loss_before: The loss that the trials had to beat; in a step without trials, the loss of the gradient pass; NaN

