@@ -33,6 +33,7 @@ __all__ = [
     "losses_of_moves",
     "mean_loss",
     "moved_loss",
+    "side_by_side",
 ]
 
 MOST_PROGRAMS = 128  # that one function may become
@@ -44,6 +45,26 @@ T = TypeVar("T")
 def fused(function: Callable[P, T], like: Tensor) -> Callable[P, T]:
     """The function, compiled where `like` is on a GPU and there is a compiler for it."""
     return _compiled(function) if _has_compiler(like.device) else function
+
+
+def side_by_side(calls: Sequence[Callable[[], T]], device: torch.device) -> list[T]:
+    """The results of calls that do not depend on each other: on a GPU, each on a stream of its own.
+
+    Tiny kernels one after the other leave a GPU idle. What is called may read what was computed before, and later work
+    may read the results, also where all of it is captured in a graph: the streams wait for the current one before, and
+    it waits for them after. Memory that a result leaves is used again by its own stream only, after such a wait.
+    """
+    if device.type != "cuda":
+        return [call() for call in calls]
+    main, results = torch.cuda.current_stream(device), []
+    streams = _streams(device, len(calls))
+    for call, stream in zip(calls, streams, strict=True):
+        stream.wait_stream(main)
+        with torch.cuda.stream(stream):
+            results.append(call())
+    for stream in streams:
+        main.wait_stream(stream)
+    return results
 
 
 def losses_and_slopes(scores: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
@@ -103,6 +124,17 @@ def load_compiler(device: torch.device) -> None:
     """Import what `fused` will need: seconds that belong to the start of a process, and not to its first unit."""
     if _has_compiler(device):
         import_module("torch._inductor.compile_fx")
+
+
+_known_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
+
+
+def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    """So many streams of a device, the same ones every time."""
+    known = _known_streams.setdefault(device, [])
+    while len(known) < count:
+        known.append(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+    return known[:count]
 
 
 @cache

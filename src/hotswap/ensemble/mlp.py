@@ -207,6 +207,8 @@ class Mlp(Model):
         """
         runs, arms = rate.shape[:2]
         memory, seen = self._memory((runs, arms, stay.shape[2]), number, stay, self._workspace)
+        if number == 1:  # in the order in which they lie in memory, feature by sample
+            stay, rate, shift, seen = (each.movedim(-1, 1) for each in (stay, rate, shift, seen))
         fused(moved_units, stay)(stay, rate, shift, seen, self.unit)
         return self._flattened(memory, number)
 
@@ -247,7 +249,7 @@ class Mlp(Model):
 
 
 def _rows_of(tensor: Tensor, rows: Tensor | None) -> Tensor:
-    return tensor if rows is None else tensor.index_select(0, rows)
+    return tensor if rows is None else tensor[rows]
 
 
 def moved_units(stay: Tensor, rate: Tensor, shift: Tensor, out: Tensor, unit: Activation) -> None:

@@ -1,7 +1,9 @@
 """What each run decides in a hot-swapped step, for all runs at once.
 
-Each function is one part of a step. Results are written in place, so that it becomes a few kernels when it is compiled;
-a loop here is over the different bandits or searches of runs that are trained together, never over runs.
+`open_step`, `look_ahead`, `advance` and `take` are the parts of a step. Results are written in place, so that each
+becomes a few kernels when it is compiled; a loop here is over the different bandits or searches of runs that are
+trained together, never over runs. `open_step` and `advance` are made of pieces, one for each bandit and search, that do
+not depend on each other: where there are many, a GPU works on them at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,23 @@ from hotswap.ensemble.updates.variants import ArmTables
 from hotswap.searches.base import AnyWalk
 from hotswap.states import State, arrays_of, replaced
 
-__all__ = ["BanditRows", "Groups", "Rows", "Running", "advance", "look_ahead", "open_step", "take"]
+__all__ = [
+    "BanditRows",
+    "Groups",
+    "Rows",
+    "Running",
+    "advance",
+    "begin_walks",
+    "consult",
+    "count_trials",
+    "grant",
+    "look_ahead",
+    "open_step",
+    "settle",
+    "take",
+    "teach",
+    "walk_on",
+]
 
 
 class Rows(NamedTuple):
@@ -38,6 +56,8 @@ class BanditRows(NamedTuple):
     """Whether it hears of arms that were taken without a trial."""
     asked: bool
     """Whether it has to say how sure it is."""
+    guarded: bool
+    """Whether some of the runs may go back to a snapshot."""
 
 
 class Groups(NamedTuple):
@@ -48,7 +68,7 @@ class Groups(NamedTuple):
     row: int
     """How many arms there are in a row, within which only the rate changes."""
     untried: bool
-    """Whether some run may take an arm without a trial of it."""
+    """Whether some run may take an arm without a trial of it, or go back to a snapshot."""
     bandits: list[BanditRows]
     searches: list[Rows]
     """With the walks of this step as their state."""
@@ -77,52 +97,55 @@ class Running(NamedTuple):
     """Whether the run goes back to its snapshot in this step."""
     keep: Tensor
     """Whether a snapshot of the run is to be taken."""
+    proposal: Tensor
+    """The arm that the bandit proposes."""
+    unsure: Tensor
+    """Whether the bandit is."""
+    told_arm: Tensor
+    """The arm that the bandit is told of at the beginning of the step."""
+    told: Tensor
+    """Whether it is told of one."""
+    earned: Tensor
+    """What that arm has earned, float64."""
 
     @classmethod
     def start(cls, runs: int, arms: int, device: torch.device) -> Running:
         """Before the first step."""
-        numbers = torch.zeros(runs, dtype=torch.int64, device=device)
-        no = torch.zeros(runs, dtype=torch.bool, device=device)
-        loss = torch.zeros(runs, dtype=torch.float64, device=device)
-        return cls(loss, loss.clone(), no.clone(), numbers - 1, numbers + (arms - 1), no.clone(), no.clone())
+
+        def zeros(dtype: torch.dtype) -> Tensor:
+            return torch.zeros(runs, dtype=dtype, device=device)
+
+        numbers, yes_or_no, losses = torch.int64, torch.bool, torch.float64
+        return cls(
+            loss=zeros(losses),
+            before=zeros(losses),
+            searching=~zeros(yes_or_no),
+            pending=zeros(numbers) - 1,
+            in_force=zeros(numbers) + (arms - 1),
+            back=zeros(yes_or_no),
+            keep=zeros(yes_or_no),
+            proposal=zeros(numbers),
+            unsure=zeros(yes_or_no),
+            told_arm=zeros(numbers),
+            told=zeros(yes_or_no),
+            earned=zeros(losses),
+        )
+
+
+# --- the beginning of a step ------------------------------------------------------------------------------------------
 
 
 def open_step(groups: Groups, running: Running, loss: Tensor, to_beat: Tensor) -> None:
     """Reward what the step before took untried, propose arms, and begin the walks, which have `to_beat` to beat."""
-    if groups.untried or groups.guards:
-        _settle(groups, running, loss)
-    proposal = torch.empty_like(running.in_force)
-    unsure = torch.zeros_like(running.searching)
-    for bandit, start, stop, learned, told, asked in groups.bandits:
-        arm, state = bandit.propose(learned)
-        back = running.back[start:stop]
-        _store(learned, _where(back, learned, state) if told and groups.guards else state)
-        proposal[start:stop] = arm
-        if asked:
-            unsure[start:stop] = bandit.unsure(state)
-    for (guard, _), start, stop, state in groups.guards:
-        proposal[start:stop] = guard.lowered(state, proposal[start:stop], groups.row)
-    running.searching.fill_(True)
-    for pace, start, stop, state in groups.paces:
-        followed = pace.follow(state, loss[start:stop])
-        due = pace.due(followed, unsure[start:stop])
-        running.searching[start:stop] = due
-        _store(state, pace.after(followed, due))
-    if groups.guards:
-        running.searching.logical_and_(~running.back)
-    for reward, start, stop, scale in groups.rewards:
-        scale.copy_(reward.follow(scale, to_beat[start:stop]))
-    running.loss.copy_(loss)
-    running.before.copy_(to_beat)
-    for search, start, stop, walk in groups.searches:
-        begun = search.begin(proposal[start:stop], to_beat[start:stop], arms=groups.arms, row=groups.row)
-        if groups.untried or groups.guards:
-            begun = replaced(begun, done=begun.done | ~running.searching[start:stop])
-        _store(walk, begun)
+    if groups.untried:
+        settle(groups, running, loss)
+    for rows in groups.bandits:
+        consult(rows, running)
+    begin_walks(groups, running, loss, to_beat)
 
 
-def _settle(groups: Groups, running: Running, loss: Tensor) -> None:
-    """Now that the loss after it is known, reward the arm that was taken untried; or go back because of it."""
+def settle(groups: Groups, running: Running, loss: Tensor) -> None:
+    """Now that the loss after it is known, say what the arm has earned that was taken untried; or go back from it."""
     arm, told = running.pending, running.pending >= 0
     earned = torch.zeros_like(running.before)
     for reward, start, stop, scale in groups.rewards:
@@ -141,11 +164,51 @@ def _settle(groups: Groups, running: Running, loss: Tensor) -> None:
     if groups.guards:
         arm = torch.where(running.back, running.in_force, arm)
         told = told | running.back
-    arm = arm.clamp(min=0)[:, None]
-    for bandit, start, stop, learned, listens, _ in groups.bandits:
-        if listens:
-            state = bandit.observe(learned, arm[start:stop], earned[start:stop, None], told[start:stop, None])
-            _store(learned, state)
+    running.told_arm.copy_(arm.clamp(min=0))
+    running.told.copy_(told)
+    running.earned.copy_(earned)
+
+
+def consult(rows: BanditRows, running: Running) -> None:
+    """Tell a bandit what an untried arm has earned, and ask it for an arm. Runs that go back ask for none."""
+    bandit, start, stop, learned, told, asked, guarded = rows
+    state = learned
+    if told:
+        arm, earned, happened = (each[start:stop, None] for each in (running.told_arm, running.earned, running.told))
+        state = bandit.observe(state, arm, earned, happened)
+    proposal, proposed = bandit.propose(state)
+    _store(learned, _where(running.back[start:stop], state, proposed) if guarded else proposed)
+    running.proposal[start:stop] = proposal
+    if asked:
+        running.unsure[start:stop] = bandit.unsure(proposed)
+
+
+def begin_walks(groups: Groups, running: Running, loss: Tensor, to_beat: Tensor) -> None:
+    """Decide who searches, and begin the walks from what was proposed."""
+    for (guard, _), start, stop, state in groups.guards:
+        running.proposal[start:stop] = guard.lowered(state, running.proposal[start:stop], groups.row)
+    for pace, start, stop, state in groups.paces:
+        followed, back = pace.follow(state, loss[start:stop]), running.back[start:stop]
+        due = pace.due(followed, running.unsure[start:stop])
+        running.searching[start:stop] = due
+        _store(state, _where(back, state, pace.after(followed, due)) if groups.guards else pace.after(followed, due))
+    for _, start, stop, _ in groups.guards:
+        if not any(first < stop and start < last for _, first, last, _ in groups.paces):
+            running.searching[start:stop] = True
+    if groups.guards:
+        running.searching.logical_and_(~running.back)
+    for reward, start, stop, scale in groups.rewards:
+        scale.copy_(reward.follow(scale, to_beat[start:stop]))
+    running.loss.copy_(loss)
+    running.before.copy_(to_beat)
+    for search, start, stop, walk in groups.searches:
+        begun = search.begin(running.proposal[start:stop], to_beat[start:stop], arms=groups.arms, row=groups.row)
+        if groups.untried:
+            begun = replaced(begun, done=begun.done | ~running.searching[start:stop])
+        _store(walk, begun)
+
+
+# --- a block of trials ------------------------------------------------------------------------------------------------
 
 
 def look_ahead(groups: Groups, count: int) -> Tensor:
@@ -168,38 +231,62 @@ def advance(
     passes: Tensor,
     each: Tensor,
 ) -> None:
-    """Show the losses `(R, J)` of a block to the search one after the other, and teach the bandit what was tried.
+    """Show the losses `(R, J)` of a block to the searches one after the other, and teach the bandits what was tried.
 
-    A run sees a loss only if it is that of the arm where its walk stands; otherwise it waits for the next block. `each`
-    `(R,)` is how many forward passes a trial takes.
+    `each` `(R,)` is how many forward passes a trial takes.
     """
-    happened = []
-    for search, start, stop, walk in groups.searches:
-        now, tried = walk, []
-        for number in range(losses.shape[1]):
-            arm, loss = arms[start:stop, number], losses[start:stop, number]
-            here = ~now.done & (arm == now.arm)
-            if search.needs_slope:
-                rate = rates[start:stop].gather(1, arm.clamp(min=0)[:, None])[:, 0]
-                seen = search.observe(now, loss, rate * slope[start:stop])
-            else:
-                seen = search.observe(now, loss)
-            now = _where(here, seen, now)
-            tried.append(here)
-        happened.append(torch.stack(tried, dim=1))
-        _store(walk, now)
-    tried_here = torch.cat(happened) if len(happened) > 1 else happened[0]
+    happened = torch.cat([walk_on(rows, rates, slope, arms, losses) for rows in groups.searches])
+    rewards = grant(groups, running, losses)
+    for rows in groups.bandits:
+        teach(rows, arms, rewards, happened)
+    count_trials(happened, trials, passes, each)
+
+
+def walk_on(rows: Rows, rates: Tensor, slope: Tensor, arms: Tensor, losses: Tensor) -> Tensor:
+    """Show a block's losses to a search; returns which of its trials happened, `(R, J)` for the search's runs.
+
+    A run sees a loss only if it is that of the arm where its walk stands; otherwise it waits for the next block.
+    """
+    search, start, stop, walk = rows
+    now, tried = walk, []
+    for number in range(losses.shape[1]):
+        arm, loss = arms[start:stop, number], losses[start:stop, number]
+        here = ~now.done & (arm == now.arm)
+        if search.needs_slope:
+            rate = rates[start:stop].gather(1, arm.clamp(min=0)[:, None])[:, 0]
+            seen = search.observe(now, loss, rate * slope[start:stop])
+        else:
+            seen = search.observe(now, loss)
+        now = _where(here, seen, now)
+        tried.append(here)
+    _store(walk, now)
+    return torch.stack(tried, dim=1)
+
+
+def grant(groups: Groups, running: Running, losses: Tensor) -> Tensor:
+    """What trials with these losses `(R, J)` have earned."""
     earned = [
         reward.grant(scale[:, None], running.before[start:stop, None], losses[start:stop])
         for reward, start, stop, scale in groups.rewards
     ]
-    rewards = torch.cat(earned) if len(earned) > 1 else earned[0]
-    known = arms.clamp(min=0)
-    for bandit, start, stop, learned, _, _ in groups.bandits:
-        _store(learned, bandit.observe(learned, known[start:stop], rewards[start:stop], tried_here[start:stop]))
-    made = tried_here.sum(1)
+    return torch.cat(earned) if len(earned) > 1 else earned[0]
+
+
+def teach(rows: BanditRows, arms: Tensor, rewards: Tensor, happened: Tensor) -> None:
+    """Tell a bandit of the trials that happened."""
+    part = slice(rows.start, rows.stop)
+    state = rows.part.observe(rows.state, arms[part].clamp(min=0), rewards[part], happened[part])
+    _store(rows.state, state)
+
+
+def count_trials(happened: Tensor, trials: Tensor, passes: Tensor, each: Tensor) -> None:
+    """Add the trials of a block to what was counted before."""
+    made = happened.sum(1)
     trials += made
     passes += each * made
+
+
+# --- the end of a step ------------------------------------------------------------------------------------------------
 
 
 def take(
@@ -221,7 +308,7 @@ def take(
     """
     found = [search.choose(walk) for search, _, _, walk in groups.searches]
     chosen = torch.cat(found) if len(found) > 1 else found[0]
-    if groups.untried or groups.guards:
+    if groups.untried:
         chosen = _remember(groups, running, chosen)
     moved = chosen >= 0
     known = chosen.clamp(min=0)[:, None]

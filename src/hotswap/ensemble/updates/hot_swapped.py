@@ -6,6 +6,7 @@ A step reads one thing back from the device: whether every run's walk has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +14,26 @@ from torch import Tensor
 
 from hotswap.arms import Arms
 from hotswap.bandits import Bandit
-from hotswap.ensemble.kernels import fused
+from hotswap.ensemble.kernels import fused, side_by_side
 from hotswap.ensemble.model import Along, Gradient, Model
 from hotswap.ensemble.updates.base import Update
-from hotswap.ensemble.updates.decisions import BanditRows, Groups, Rows, Running, advance, look_ahead, open_step, take
+from hotswap.ensemble.updates.decisions import (
+    BanditRows,
+    Groups,
+    Rows,
+    Running,
+    advance,
+    begin_walks,
+    consult,
+    count_trials,
+    grant,
+    look_ahead,
+    open_step,
+    settle,
+    take,
+    teach,
+    walk_on,
+)
 from hotswap.ensemble.updates.directions import Direction, turn
 from hotswap.ensemble.updates.variants import ArmTables, Variant, shared
 from hotswap.errors import SettingError
@@ -29,6 +46,7 @@ __all__ = ["HotSwapped"]
 
 FEW = 16  # runs: where there are more, those whose walks are not over after the first block are gathered
 FEW_BLOCK = (4, 8)
+PIECES = 4  # bandits and searches: where there are more, each is a program of its own, and they run side by side
 MANY_BLOCK = (3, 15)  # so that a walk over 33 arms, which one run of many makes in most steps, takes three blocks
 
 
@@ -109,7 +127,7 @@ class HotSwapped(Update):
         self.groups = Groups(
             arms=count,
             row=first.arms.row,
-            untried=any(variant.untried for variant, _ in variants),
+            untried=any(variant.untried or variant.guard is not None for variant, _ in variants),
             bandits=[
                 BanditRows(part[0], start, stop, self._first_state(part[0], seeds[start:stop]), *part[1:])
                 for part, start, stop in shared(variants, _asked_of_bandit)
@@ -152,6 +170,7 @@ class HotSwapped(Update):
         self.at: Gradient | None = None
         self.ahead: Gradient | None = None
         self.beside: tuple[Any, ...] = ()
+        self.in_pieces = len(self.groups.bandits) + len(self.groups.searches) > PIECES
         self.all_done = torch.zeros((), dtype=torch.bool, pin_memory=theta.is_cuda)  # in the host's memory
 
     def _first_state(self, bandit: Bandit, seeds: Sequence[int]) -> State:
@@ -200,9 +219,32 @@ class HotSwapped(Update):
             self.beside = (self.model.beside(self.velocity, x),)
         if self.looks_ahead:
             to_beat = self._look_ahead_from_start(loss)
-        fused(open_step, self.theta)(self.groups, self.running, loss, to_beat)
+        self._open(loss, to_beat)
         self._guard()
         self._try(self.block[0], x, y)
+
+    def _open(self, loss: Tensor, to_beat: Tensor) -> None:
+        groups, running, theta = self.groups, self.running, self.theta
+        if not self.in_pieces:
+            fused(open_step, theta)(groups, running, loss, to_beat)
+            return
+        if groups.untried:
+            fused(settle, theta)(groups, running, loss)
+        side_by_side([partial(fused(consult, theta), rows, running) for rows in groups.bandits], theta.device)
+        fused(begin_walks, theta)(groups, running, loss, to_beat)
+
+    def _advance(self, arms: Tensor, losses: Tensor) -> None:
+        groups, running, theta, rates, slope = self.groups, self.running, self.theta, self.tables.rate, self.slope
+        trials, passes = self.tally.sums["trials"], self.tally.totals["passes"]
+        if not self.in_pieces:
+            fused(advance, theta)(groups, running, rates, slope, arms, losses, trials, passes, self.each)
+            return
+        walks = [partial(fused(walk_on, theta), rows, rates, slope, arms, losses) for rows in groups.searches]
+        *shown, rewards = side_by_side([*walks, partial(fused(grant, theta), groups, running, losses)], theta.device)
+        happened = torch.cat(shown)
+        lessons = [partial(fused(teach, theta), rows, arms, rewards, happened) for rows in groups.bandits]
+        counted = partial(fused(count_trials, theta), happened, trials, passes, self.each)
+        side_by_side([*lessons, counted], theta.device)
 
     def _turn(self, direction: Tensor) -> None:
         """Let the base optimizers turn gradients into directions, in place, and note slopes and norms."""
@@ -256,18 +298,7 @@ class HotSwapped(Update):
             losses = losses.new_zeros(arms.shape).index_copy_(0, chosen, losses)
         else:
             losses = self._losses(arms, x, y)
-        sums, totals = self.tally.sums, self.tally.totals
-        fused(advance, self.theta)(
-            self.groups,
-            self.running,
-            self.tables.rate,
-            self.slope,
-            arms,
-            losses,
-            sums["trials"],
-            totals["passes"],
-            self.each,
-        )
+        self._advance(arms, losses)
         done = torch.cat([rows.state.done for rows in self.groups.searches])
         self.all_done.copy_(done.all(), non_blocking=True)
 
@@ -321,7 +352,7 @@ class HotSwapped(Update):
             states = [arrays_of(rows.state) for rows in getattr(self.groups, kind)]
             for place, arrays in enumerate(states):
                 found |= {f"{_prefix(kind, place, len(states))}{name}": array for name, array in arrays.items()}
-        if self.groups.untried or self.groups.guards:
+        if self.groups.untried:
             found |= {"loss": self.running.loss, "pending": self.running.pending, "in_force": self.running.in_force}
         found |= _named("kept", self.kept)
         if self.velocity is not None:
@@ -350,10 +381,10 @@ class HotSwapped(Update):
         super().restore(saved)
 
 
-def _asked_of_bandit(variant: Variant) -> tuple[Bandit, bool, bool]:
-    """The bandit, whether it hears of arms that were not tried, and whether it has to say how sure it is."""
-    told = variant.untried or variant.guard is not None
-    return variant.bandit.knowing(variant.arms), told, variant.pace.when == "unsure"
+def _asked_of_bandit(variant: Variant) -> tuple[Bandit, bool, bool, bool]:
+    """The bandit, and what it is asked; see `BanditRows`."""
+    guarded = variant.guard is not None
+    return variant.bandit.knowing(variant.arms), variant.untried or guarded, variant.pace.when == "unsure", guarded
 
 
 def _prefix(kind: str, place: int, count: int) -> str:
