@@ -72,9 +72,9 @@ def in_blocks(
     """
     runs, arms = table.shape
     expected = torch.zeros_like(table) if expected is None else expected
-    walk = search.begin(proposals, torch.ones(runs, dtype=torch.float64), arms=arms, row=row)
+    walk = search.begin(proposals, torch.ones_like(table[:, 0]), arms=arms, row=row)
     tried: list[list[int]] = [[] for _ in range(runs)]
-    blocks = torch.zeros(runs, dtype=torch.int64)
+    blocks = torch.zeros_like(proposals)
     size = sizes[0]
     while not walk.done.all():
         blocks += ~walk.done

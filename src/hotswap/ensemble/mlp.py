@@ -203,14 +203,17 @@ class Mlp(Model):
     def _enter_moved(self, stay: Tensor, rate: Tensor, shift: Tensor, number: int) -> Tensor:
         """The same for what enters the units of trials, `stay − rate · shift`, all `(R, J, B, H)` or broadcast to it.
 
-        The samples of all arms are in one row.
+        The samples of all arms are in one row. On a GPU it is one kernel that makes memory of its own: one that writes
+        into a part of other memory would write everything twice.
         """
-        runs, arms = rate.shape[:2]
-        memory, seen = self._memory((runs, arms, stay.shape[2]), number, stay, self._workspace)
-        if number == 1:  # in the order in which they lie in memory, feature by sample
-            stay, rate, shift, seen = (each.movedim(-1, 1) for each in (stay, rate, shift, seen))
-        fused(moved_units, stay)(stay, rate, shift, seen, self.unit)
-        return self._flattened(memory, number)
+        if not stay.is_cuda:
+            memory, seen = self._memory((*rate.shape[:2], stay.shape[2]), number, stay, self._workspace)
+            UNITS[self.unit](torch.addcmul(stay, rate, shift, value=-1), out=seen)
+            return self._flattened(memory, number)
+        features = 1 if number == 1 else 3
+        stay, rate, shift = (each.movedim(-1, features) for each in (stay, rate, shift))  # as they lie in memory
+        entered = fused(moved_inputs, stay)(stay, rate, shift, self.shapes[number][1], features, self.unit)
+        return self._flattened(entered, number)
 
     def _memory(self, shape: Sequence[int], number: int, like: Tensor, workspace: InputMemory) -> tuple[Tensor, Tensor]:
         """Memory for what enters layer `number`, and the part of it that its units fill, as `(*shape, units)`."""
@@ -252,13 +255,17 @@ def _rows_of(tensor: Tensor, rows: Tensor | None) -> Tensor:
     return tensor if rows is None else tensor[rows]
 
 
-def moved_units(stay: Tensor, rate: Tensor, shift: Tensor, out: Tensor, unit: Activation) -> None:
-    """What units give for the input `stay − rate · shift`, written to `out`: on a GPU in one kernel."""
-    z = torch.addcmul(stay, rate, shift, value=-1)
-    if out.is_cuda:
-        out.copy_(OUTPUTS[unit](z))
-    else:
-        UNITS[unit](z, out=out)
+def moved_inputs(stay: Tensor, rate: Tensor, shift: Tensor, columns: int, features: int, unit: Activation) -> Tensor:
+    """What enters a layer at `stay − rate · shift`: the outputs of its units, the constant input, and zeros.
+
+    The features of a sample, as many as there are columns then, lie along the axis `features`.
+    """
+    outputs = OUTPUTS[unit](torch.addcmul(stay, rate, shift, value=-1))
+    shape = list(outputs.shape)
+    shape[features] = 1
+    one = outputs.new_ones(shape)
+    shape[features] = columns - outputs.shape[features] - 1
+    return torch.cat([outputs, one, outputs.new_zeros(shape)], dim=features)
 
 
 def _relu(z: Tensor, out: Tensor) -> Tensor:
