@@ -24,7 +24,7 @@ from hotswap.studies.exchange.best_runs import best_runs
 from hotswap.studies.exchange.single_runs import SINGLES, keep_singles
 from hotswap.studies.running.assemble import Held, assemble
 from hotswap.studies.running.train import Listener, RunOptions, milestones, run_study, set_up
-from hotswap.studies.specification.plan import Unit
+from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import RunSpec, StudySpec
 from hotswap.studies.storage.store import Store
 
@@ -67,7 +67,8 @@ def time_minibatches(store: Store, data: Dataset, options: RunOptions) -> Iterat
     """Time each algorithm and batch size of a study, from fresh weights.
 
     An algorithm that chooses among learning rates may search for as long as it has to, so its cost changes as training
-    goes on: it is timed from its weights at the study's milestones instead.
+    goes on: it is timed from its weights at the study's milestones instead. That is not so where it was trained as one
+    with others, whose checkpoints do not tell what belongs to which run.
 
     Raises:
         StudyError: The weights of a milestone are not there.
@@ -79,7 +80,8 @@ def time_minibatches(store: Store, data: Dataset, options: RunOptions) -> Iterat
     }
     held = set_up(store.study, data, options)
     for (_, algorithm), (study, run) in sorted(chosen.items(), key=lambda item: item[0]):
-        for epoch in milestones(store.epochs) if study.family(algorithm).arms() else (0,):
+        alone = any(unit.families == (algorithm,) for unit in plan(study))
+        for epoch in milestones(store.epochs) if alone and study.family(algorithm).arms() else (0,):
             yield _time(store, study, run, epoch, held, options)
 
 

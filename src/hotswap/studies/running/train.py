@@ -173,7 +173,7 @@ class _Training:
         self.families = {name: study.family(name) for name in unit.families}
         self.built: Assembled = assemble(study, unit, data)
         self.recorded = frozenset(study.recorded_epochs())
-        timed = any(family.arms() for family in self.families.values())
+        timed = len(self.families) == 1 and any(family.arms() for family in self.families.values())
         self.milestones = frozenset(milestones(study.epochs) if timed else ())
         self.diverged: set[str] = set()
         self.seconds = self.measuring = self.preparing = 0.0
