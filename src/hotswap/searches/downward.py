@@ -50,7 +50,9 @@ class DownwardSearch(Search):
     """A walk from large rates to small ones; a subclass says in `is_last` when it ends, and in `is_enough`, if it asks
     for more than a decrease, which trials may be taken.
 
-    headroom: begin this many arms above the proposal (never above the largest).
+    headroom: begin this many arms above the proposal (never above the largest). A walk that ends above the proposal
+        leaves it untried, and a bandit that asks for untried arms first, as `DiscountedUCB` does, proposes it again and
+        again: only `Backtracking` with a headroom of 1 always comes to the proposal.
     when_stuck: what to take if no trial beat the start point (by enough): `"stay"` takes no step (the author's port);
         `"start"` takes the first arm tried (the other reading of `α_best ← startIndex`), `"smallest"` the last one
         tried; neither takes an arm whose trial was not finite.
