@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import protections, step_cost, walk
+from benchmarks import protections, step_cost, units, walk
 from benchmarks.measuring import keep
+from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
+from hotswap.studies import HotSwapFamily, StudySpec, plan
+from hotswap.studies.running.train import RunOptions, set_up
 
 CPU = torch.device("cpu")
 
@@ -99,3 +102,17 @@ def test_the_walk_of_a_step_begins_in_its_file_and_counts_what_it_says() -> None
     assert sum(found.files.values()) == len(found.calls)
     assert len(found.files) <= found.changes + 1 < len(found.calls)
     assert walk.Walk((("a", "f"), ("a", "g"), ("b", "h"), ("a", "f"))).changes == 2
+
+
+def test_the_units_of_a_study_are_timed() -> None:
+    families = (HotSwapFamily(name="one", count=5), HotSwapFamily(name="other", count=5, search=hotswap.NoSearch()))
+    study = StudySpec(
+        name="s", dataset="digits", train_images=None, families=families, batch_sizes=(64,), seeds=(0,), epochs=2
+    )
+    (unit,) = plan(study)
+    speed = units.measure(study, unit, set_up(study, load_digits(), RunOptions()), steps=3)
+    assert speed.unit.id == "one-and-1-more-b64"
+    assert speed.step > 0
+    assert speed.epoch_steps == 22
+    assert 0 < speed.trials <= 5
+    assert speed.kernels is None
