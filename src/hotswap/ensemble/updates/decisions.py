@@ -8,20 +8,15 @@ not depend on each other: where there are many, a GPU works on them at the same 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import torch
 from torch import Tensor
 
+from hotswap.ensemble.updates.groups import BanditRows, Groups, Rows, Running
 from hotswap.ensemble.updates.variants import ArmTables
 from hotswap.searches.base import AnyWalk
 from hotswap.states import State, arrays_of, replaced
 
 __all__ = [
-    "BanditRows",
-    "Groups",
-    "Rows",
-    "Running",
     "advance",
     "begin_walks",
     "consult",
@@ -34,102 +29,6 @@ __all__ = [
     "teach",
     "walk_on",
 ]
-
-
-class Rows(NamedTuple):
-    """A part that some rows of the ensemble share, and its state for them."""
-
-    part: Any
-    start: int
-    stop: int
-    state: Any
-
-
-class BanditRows(NamedTuple):
-    """A bandit of some rows of the ensemble, its state for them, and what it is asked."""
-
-    part: Any
-    start: int
-    stop: int
-    state: Any
-    told: bool
-    """Whether it hears of arms that were taken without a trial."""
-    asked: bool
-    """Whether it has to say how sure it is."""
-    guarded: bool
-    """Whether some of the runs may go back to a snapshot."""
-
-
-class Groups(NamedTuple):
-    """Who decides for which runs."""
-
-    arms: int
-    """K, the number of arms."""
-    row: int
-    """How many arms there are in a row, within which only the rate changes."""
-    untried: bool
-    """Whether some run may take an arm without a trial of it, or go back to a snapshot."""
-    bandits: list[BanditRows]
-    searches: list[Rows]
-    """With the walks of this step as their state."""
-    rewards: list[Rows]
-    """With the running scales as their state."""
-    paces: list[Rows]
-    """For runs that do not search in every step."""
-    guards: list[Rows]
-    """For runs that have one: pairs of a guard and of the reward that it judges by."""
-
-
-class Running(NamedTuple):
-    """What the parts of a step tell each other, and what the next step has to know of it: `(R,)` each."""
-
-    loss: Tensor
-    """The loss of the minibatch at the start point, float64."""
-    before: Tensor
-    """The loss that trials have to beat, float64: the same, unless another minibatch has a say in it."""
-    searching: Tensor
-    """Whether the run searches in this step."""
-    pending: Tensor
-    """The arm that was taken without a trial in the step before, and is still to be rewarded; −1 for none."""
-    in_force: Tensor
-    """The arm that was taken last; before the first one, that of the smallest rate."""
-    back: Tensor
-    """Whether the run goes back to its snapshot in this step."""
-    keep: Tensor
-    """Whether a snapshot of the run is to be taken."""
-    proposal: Tensor
-    """The arm that the bandit proposes."""
-    unsure: Tensor
-    """Whether the bandit is."""
-    told_arm: Tensor
-    """The arm that the bandit is told of at the beginning of the step."""
-    told: Tensor
-    """Whether it is told of one."""
-    earned: Tensor
-    """What that arm has earned, float64."""
-
-    @classmethod
-    def start(cls, runs: int, arms: int, device: torch.device) -> Running:
-        """Before the first step."""
-
-        def zeros(dtype: torch.dtype) -> Tensor:
-            return torch.zeros(runs, dtype=dtype, device=device)
-
-        numbers, yes_or_no, losses = torch.int64, torch.bool, torch.float64
-        return cls(
-            loss=zeros(losses),
-            before=zeros(losses),
-            searching=~zeros(yes_or_no),
-            pending=zeros(numbers) - 1,
-            in_force=zeros(numbers) + (arms - 1),
-            back=zeros(yes_or_no),
-            keep=zeros(yes_or_no),
-            proposal=zeros(numbers),
-            unsure=zeros(yes_or_no),
-            told_arm=zeros(numbers),
-            told=zeros(yes_or_no),
-            earned=zeros(losses),
-        )
 
 
 # --- the beginning of a step ------------------------------------------------------------------------------------------
@@ -299,12 +198,14 @@ def take(
     rate_sum: Tensor,
     arm_counts: Tensor,
     passes: Tensor,
+    spent: float,
     norm_sum: Tensor,
     norms: Tensor | None,
 ) -> None:
     """Move every run by the arm it has chosen, or not at all.
 
-    `norms` `(R,)` are those of the gradients; None where the directions are the gradients.
+    `spent` is how many forward passes the step took beside its trials. `norms` `(R,)` are those of the gradients; None
+    where the directions are the gradients.
     """
     found = [search.choose(walk) for search, _, _, walk in groups.searches]
     chosen = torch.cat(found) if len(found) > 1 else found[0]
@@ -325,7 +226,7 @@ def take(
     norm_sum += torch.linalg.vector_norm(direction, dim=1) if norms is None else norms
     rate_sum += rate
     arm_counts += chosen[:, None] == torch.arange(groups.arms, device=theta.device)
-    passes += 3.0  # of the gradient pass: its backward counts as two
+    passes += spent
 
 
 def _remember(groups: Groups, running: Running, chosen: Tensor) -> Tensor:

@@ -7,13 +7,16 @@ one algorithm. Their state advances once in every step, by the gradient at its s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["AdaDeltaDirection", "AdamDirection", "Direction", "Momentum", "Plain", "turn"]
+from hotswap.ensemble.kernels import fused
+
+__all__ = ["AdaDeltaDirection", "AdamDirection", "Direction", "Directions", "Momentum", "Plain"]
 
 
 class Direction(ABC):
@@ -92,10 +95,47 @@ class AdaDeltaDirection(Direction):
         return direction
 
 
-def turn(
+class Directions:
+    """The base optimizers of all runs, and what they remember.
+
+    of: the base of some runs, then the first and, exclusively, the last of their rows.
+    slopes: whether slopes are asked for even where the base is plain.
+    """
+
+    def __init__(self, of: Sequence[tuple[Direction, int, int]], theta: Tensor, *, slopes: bool) -> None:
+        self.rows = [
+            (base, slice(start, stop), {name: torch.zeros_like(theta[start:stop]) for name in base.slots})
+            for base, start, stop in of
+        ]
+        self.has_state = any(slots for *_, slots in self.rows)
+        self.active = slopes or self.has_state
+        self.step = torch.zeros((), dtype=torch.float64, device=theta.device)
+        self.slope, self.norm = torch.zeros(2, len(theta), dtype=torch.float64, device=theta.device).unbind()
+        """`(R,)` ⟨g, d⟩, by how much the loss falls for a small step along d; and the norm of g."""
+
+    def turn(self, gradient: Tensor) -> None:
+        """Write directions over the gradients `(R, P)`, in place; note slopes and norms if anybody asks for them."""
+        if not self.active:
+            return
+        self.step += 1
+        for base, rows, slots in self.rows:
+            if slots:
+                fused(_turn, gradient)(base, gradient[rows], slots, self.step, self.slope[rows], self.norm[rows])
+            else:
+                self.norm[rows] = torch.linalg.vector_norm(gradient[rows], dim=1)
+                self.slope[rows] = self.norm[rows].square()
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that the next step depends on."""
+        found = {"step": self.step} if self.has_state else {}
+        for place, (_, _, slots) in enumerate(self.rows):
+            found |= {f"base/{place}/{name}": slot for name, slot in slots.items()}
+        return found
+
+
+def _turn(
     base: Direction, gradient: Tensor, slots: dict[str, Tensor], step: Tensor, slope: Tensor, norm: Tensor
 ) -> None:
-    """Write directions over the gradients `(R, P)`, in place; their slopes and the gradients' norms, `(R,)`, too."""
     direction = base.turned(gradient, slots, step)
     slope.copy_((gradient * direction).sum(1))
     norm.copy_(torch.linalg.vector_norm(gradient, dim=1))
