@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from hotswap.ensemble import kernels
+from hotswap.ensemble import Mlp, kernels
+from hotswap.ensemble.mlp import moved_inputs
+from hotswap.networks import Activation
 
 
 class Compiled:
@@ -77,3 +79,18 @@ def test_the_compiler_chooses_by_rule_and_not_by_time(monkeypatch: pytest.Monkey
 
 def test_the_compiler_knows_the_option() -> None:
     torch.compile(lambda: None, options={"deterministic": True})
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("unit", ["sigmoid", "tanh", "relu"])
+def test_what_enters_a_layer_is_the_same_by_either_way(number: int, unit: Activation) -> None:
+    """In memory that is kept, as on a CPU, and as the function that a GPU compiles."""
+    model, units = Mlp((6, 9, 7, 3), unit), (9, 7)[number - 1]
+    stay, shift = (torch.randn(2, 3, 5, units, dtype=torch.float64) for _ in range(2))
+    rate, axis = torch.rand(2, 3, 1, 1, dtype=torch.float64), 1 if number == 1 else 3
+    kept = model._enter_moved(stay, rate, shift, number)
+    turned = (each.movedim(-1, axis) for each in (stay, rate, shift))
+    made = model._flattened(moved_inputs(*turned, model.shapes[number][1], axis, unit), number)
+    torch.testing.assert_close(made, kept)
+    assert made.stride() == kept.stride()
+    assert torch.equal(made[..., units], torch.ones(2, 15, dtype=torch.float64))
