@@ -1,6 +1,6 @@
 """Beyond the paper: variants of hot swapping beside the paper's algorithm, AdaDelta and SGD, at equal cost."""
 
-from hotswap.report.extensions.comparison import RIVALS, Comparison, compare, shipped_results
+from hotswap.report.extensions.comparison import RIVALS, Comparison, compare, comparison_of, shipped_results
 from hotswap.report.extensions.findings import Finding, findings
 from hotswap.report.extensions.variants import GROUPS, changes, group_of, variants_of
 from hotswap.report.extensions.verdict import Prize, prize
@@ -13,6 +13,7 @@ __all__ = [
     "Prize",
     "changes",
     "compare",
+    "comparison_of",
     "findings",
     "group_of",
     "prize",

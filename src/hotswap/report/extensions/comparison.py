@@ -16,7 +16,7 @@ from hotswap.report.results import Results, load_results
 from hotswap.report.summaries import settings_among
 from hotswap.studies.algorithms import Family, HotSwapFamily
 
-__all__ = ["RIVALS", "Comparison", "Rival", "compare", "moments_of", "shipped_results"]
+__all__ = ["RIVALS", "Comparison", "Rival", "compare", "comparison_of", "moments_of", "shipped_results"]
 
 EPOCHS = (5, 20, 50, 100, 200, 500)
 """Where runs are compared epoch by epoch, as far as they were recorded."""
@@ -155,6 +155,11 @@ def compare(results: Results, shipped: Results | None = None) -> Comparison | No
         seeds=tuple(sorted(int(seed) for seed in mine["seed"].unique())),
         settings=_tenth_of(rivals["sgd"]),
     )
+
+
+def comparison_of(results: Results) -> Comparison | None:
+    """Compare the variants of a study, with rivals from the package where the study has none of its own."""
+    return compare(results, shipped_results()) if variants_of(results) else None
 
 
 def shipped_results() -> Results | None:

@@ -89,7 +89,7 @@ def _objective(comparison: Comparison, who: str, size: int, cost: int) -> str:
     text = _shown(value, "{:.1e}".format)
     if who == "paper" or not math.isfinite(ratio):
         return text
-    text = f"{text} ({ratio:.2f})" if ratio < 9.995 else f"{text} ({factor(ratio)})"
+    text = f"{text} ({_ratio(ratio)})"
     rivals = {rival.key for rival in DECIDING}
     return f"**{text}**" if who not in {*rivals, "best"} and _first(comparison, who, size, cost) else text
 
@@ -130,13 +130,15 @@ def prize_grid(verdict: Prize, most: int = 10) -> Grid:
         worst = standing.worst
         where = f"{worst.rival.whole}, batch {worst.batch_size}, cost {worst.cost}"
         rows.append(
-            (f"`{standing.variant}`", f"{standing.leads} of {len(standing.margins)}", _lead(worst.lead), where)
+            (f"`{standing.variant}`", f"{standing.leads} of {len(standing.margins)}", _ratio(worst.lead), where)
         )
     return Grid("Who came nearest", ("variant", "ahead in", "smallest lead", "over whom, and where"), tuple(rows))
 
 
-def _lead(lead: float) -> str:
-    return "–" if math.isinf(lead) else f"{lead:.2f}" if lead < 9.995 else factor(lead)
+def _ratio(ratio: float) -> str:
+    if math.isinf(ratio):
+        return "–"
+    return factor(ratio) if ratio >= 9.95 else f"{ratio:.2f}" if ratio >= 0.095 else f"{ratio:.1g}"
 
 
 def _shown(value: float, text: Callable[[float], str]) -> str:
@@ -189,7 +191,7 @@ def markdown_text(comparison: Comparison) -> str:
         table_text(error_grid(comparison, comparison.moments[-1])),
     ]
     if not verdict.lacking:
-        parts.append(table_text(prize_grid(verdict)))
+        parts.append(table_text(prize_grid(verdict), left=4))
     parts.append("## Epoch by epoch, whatever an epoch costs")
     for group, families in in_groups(comparison).items():
         parts.append(table_text(epoch_grid(comparison, families, f"{GROUPS[group]}: objective and test error")))

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from hotswap.report.extensions.comparison import Comparison
 from hotswap.report.extensions.variants import readable
-from hotswap.report.figures.style import LINES, MARKERS, objective_axis, styled
+from hotswap.report.figures.style import LINES, MARKERS, styled
 from hotswap.report.looks import PALETTE
 from hotswap.studies.algorithms import ALGORITHMS
 
@@ -112,11 +112,11 @@ def _heights(axes: Axes) -> None:
     ]
     values = np.concatenate([part for part in seen if len(part)] or [np.array([0.1, 1.0])])
     axes.set_ylim(values.min() / 1.6, values.max() * 1.6)
-    if values.max() > 20 * values.min():
-        axes.yaxis.set_major_locator(LogLocator(numticks=6))
-        axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        objective_axis(axes.yaxis)
+    few = values.max() < 100 * values.min()  # then powers of ten alone would be too few
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=6))
+    axes.yaxis.set_minor_locator(NullLocator())
+    if few:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
 def _legend(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:

@@ -611,6 +611,10 @@ function tables() {
 const BADGES = { reproduced: ["yes", "✓"], "partly reproduced": ["part", "◐"], "not reproduced": ["no", "✕"] };
 
 function claims() {
+  if (!data.claims.length && data.beyond) {
+    document.querySelector('nav a[href="#claims"]').remove();
+    return $("claims").remove();
+  }
   if (!data.claims.length) return $("claim-list").append(none("No claims were judged."));
   const rows = data.claims.map((claim) => {
     const [cls, symbol] = BADGES[claim.verdict] ?? ["unknown", "–"];
@@ -658,4 +662,4 @@ function names() {
   }
 }
 
-for (const section of [names, header, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();
+for (const section of [names, header, beyond, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();
