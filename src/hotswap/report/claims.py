@@ -6,7 +6,7 @@ paper's own words; where a claim holds in part, the verdict says so rather than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -66,10 +66,10 @@ def judge(results: Results) -> list[Claim]:
     return claims
 
 
-def worth_showing(results: Results, claims: Sequence[Claim]) -> bool:
+def worth_showing(results: Results) -> bool:
     """Whether a study has something to say about the claims: not if it is one of variants, without DUCB itself."""
     variants = any(family.algorithm == "hotswap" for family in families_of(results.specs))
-    return not variants or "ducb" in set(results.metrics["algorithm"]) or any(claim.verdict for claim in claims)
+    return not variants or "ducb" in set(results.metrics["algorithm"])
 
 
 def _between(good: int, of: int) -> Verdict:

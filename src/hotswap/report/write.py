@@ -87,7 +87,8 @@ def tuning_of(results: Results) -> list[Tuning]:
 
 def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Each file's name, and what writes it."""
-    claims, tuning, tables, beyond = judge(results), tuning_of(results), tables_of(results), comparison_of(results)
+    claims = judge(results) if worth_showing(results) else []
+    tuning, tables, beyond = tuning_of(results), tables_of(results), comparison_of(results)
     figures: dict[str, Figure | None] = {
         "figure-1": draw_figure_1(results.metrics, results.looks),
         "figure-2": draw_figure_2(results.curves, results.looks),
@@ -104,10 +105,9 @@ def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
         yield f"table-{number}.tex", _text(latex(grid))
     if beyond is not None:
         yield "beyond-the-paper.md", _text(f"{markdown_text(beyond)}\n{_about(results)}\n")
-    shown = claims if worth_showing(results, claims) else []
-    if shown:
-        yield "claims.md", _text(_claims(results, shown))
-    page = page_data(results, shown, tuning, tables, origin_of(results), beyond)
+    if claims:
+        yield "claims.md", _text(_claims(results, claims))
+    page = page_data(results, claims, tuning, tables, origin_of(results), beyond)
     yield "index.html", _text(render_page(page))
 
 

@@ -3,7 +3,7 @@
 from hotswap.report.extensions.comparison import RIVALS, Comparison, compare, comparison_of, shipped_results
 from hotswap.report.extensions.findings import Finding, findings
 from hotswap.report.extensions.variants import GROUPS, changes, group_of, variants_of
-from hotswap.report.extensions.verdict import Prize, prize
+from hotswap.report.extensions.verdict import Prize, confirmed, prize
 
 __all__ = [
     "GROUPS",
@@ -14,6 +14,7 @@ __all__ = [
     "changes",
     "compare",
     "comparison_of",
+    "confirmed",
     "findings",
     "group_of",
     "prize",

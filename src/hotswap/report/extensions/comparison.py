@@ -86,7 +86,7 @@ class Comparison:
         return float(self.at_cost.loc[key, measure]) if key in self.at_cost.index else math.nan
 
     def ratio(self, who: str, batch_size: int, cost: int, rival: str = "paper") -> float:
-        """A variant's objective over a rival's at equal cost: below 1 the variant is ahead. NaN if either is missing."""
+        """A variant's objective over a rival's at equal cost: below 1 the variant is ahead; NaN if one is missing."""
         return over(self.value(who, batch_size, cost), self.value(rival, batch_size, cost))
 
     def trials(self, who: str, batch_size: int) -> float:

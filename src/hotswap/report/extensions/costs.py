@@ -1,7 +1,7 @@
 """What training has cost, and what it had reached at a given cost.
 
-Cost is counted in **plain epochs**. A plain step is a forward and a backward pass, and the backward counts as two, so it
-takes 3 passes; an epoch of N steps of SGD or AdaDelta takes 3 N, and costs 1. Trials are forward passes on top.
+Cost is counted in **plain epochs**. A plain step is a forward and a backward pass, and the backward counts as two, so
+it takes 3 passes; an epoch of N steps of SGD or AdaDelta takes 3 N, and costs 1. Trials are forward passes on top.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def findings(comparison: Comparison) -> list[Finding]:
 
 
 def finding(comparison: Comparison, family: HotSwapFamily) -> Finding:
-    """What a variant's objective is beside that of the paper's algorithm at equal cost, and what it takes to get there."""
+    """What a variant's objective is beside the paper's at equal cost, and what it takes to get there."""
     change = changes(family, comparison.paper)
-    parts = []
+    parts: list[str] = []
     for cost in reversed(comparison.moments):
         ratios = {size: comparison.ratio(family.name, size, cost) for size in comparison.batch_sizes}
         begin = f"at that of {cost} it is" if parts else f"the objective at the cost of {cost} plain epochs is"
@@ -60,7 +60,9 @@ def _against(ratios: Mapping[int, float]) -> str:
     parts: list[str] = []
     for kind, some in kinds.items():
         if some:
-            parts.append(f"{_WORDS[kind][bool(parts)]} {sizes(some, every)}{_by(kind, [ratios[size] for size in some])}")
+            parts.append(
+                f"{_WORDS[kind][bool(parts)]} {sizes(some, every)}{_by(kind, [ratios[size] for size in some])}"
+            )
     return listed(parts)
 
 
@@ -92,13 +94,13 @@ def _kind(ratio: float) -> str:
 
 def _errors(comparison: Comparison, name: str) -> str:
     """Test error at the last of the moments, the median over batch sizes."""
+    cost, every = comparison.moments[-1], comparison.batch_sizes
     mine, its = (
-        np.median([comparison.value(who, size, comparison.moments[-1], "test_error") for size in comparison.batch_sizes])
-        for who in (name, "paper")
+        np.median([comparison.value(who, size, cost, "test_error") for size in every]) for who in (name, "paper")
     )
     if not np.isfinite([mine, its]).all():
         return ""
-    return f"its median test error at {comparison.moments[-1]} is {mine:.2%} (the paper's: {its:.2%})"
+    return f"its median test error at {cost} is {mine:.2%} (the paper's: {its:.2%})"
 
 
 def _effort(comparison: Comparison, name: str) -> str:

@@ -40,7 +40,9 @@ def variant_grid(comparison: Comparison) -> Grid:
     """What each variant changes and what it costs; medians over batch sizes."""
     rows = []
     if comparison.paper is not None:
-        rows.append((f"`{comparison.paper.name}`", "the paper's algorithm", *_effort(comparison, comparison.paper.name)))
+        rows.append(
+            (f"`{comparison.paper.name}`", "the paper's algorithm", *_effort(comparison, comparison.paper.name))
+        )
     for families in in_groups(comparison).values():
         rows += [(f"`{f.name}`", changes(f, comparison.paper), *_effort(comparison, f.name)) for f in families]
     return Grid("The variants", ("variant", "with", "trials per step", "cost of an epoch"), tuple(rows))
@@ -100,7 +102,7 @@ def _first(comparison: Comparison, who: str, size: int, cost: int) -> bool:
 
 
 def epoch_grid(comparison: Comparison, families: Sequence[HotSwapFamily], title: str) -> Grid:
-    """Objective and test error epoch by epoch, whatever they cost, with the trials per step and the cost of an epoch."""
+    """Objective and test error epoch by epoch, whatever they cost, with trials per step and the cost of an epoch."""
     names = [family.name for family in families]
     heads = ("variant", "batch", *(f"epoch {e}" for e in comparison.epochs), "trials per step", "cost of an epoch")
     rows = []
@@ -153,9 +155,10 @@ def method(comparison: Comparison) -> str:
     best, of = comparison.settings
     seeds = listed([str(seed) for seed in comparison.seeds])
     text = (
-        f"Medians over the seeds {seeds}. Cost is counted in plain epochs: a step of SGD or AdaDelta is a forward and a "
-        "backward pass, which counts as two more, and a trial is another forward. Between recorded epochs the logarithm "
-        "of a value is taken to be on a straight line over the cost; nothing is guessed beyond them."
+        f"Medians over the seeds {seeds}. Cost is counted in plain epochs, those of SGD or AdaDelta: a step is a "
+        "forward and a backward pass, which counts as two more, and a trial is another forward. Between recorded "
+        "epochs the logarithm of a value is taken to be on a straight line over the cost; nothing is guessed beyond "
+        "them."
     )
     if best:
         text += f" The best tenth of SGD's settings are {best} of {of}, chosen anew at each batch size and cost."

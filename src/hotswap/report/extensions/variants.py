@@ -150,7 +150,7 @@ GROUPS = {
     "several": "Several hyperparameters at once",
     "rest": "Other rewards and rates",
 }
-"""What a family changes first of all, by the name that files have, with a heading. In the order in which they are shown."""
+"""What a family changes first of all: a word for its figure's file, and a heading. In the order of the report."""
 
 _FIRST = (
     ("several", (_combination,)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hotswap.report.extensions.comparison import RIVALS, Comparison, Rival
 from hotswap.report.extensions.words import factor, listed
 
-__all__ = ["DECIDING", "Margin", "Prize", "Standing", "prize"]
+__all__ = ["DECIDING", "Margin", "Prize", "Standing", "confirmed", "prize"]
 
 DECIDING = RIVALS[:3]
 """Whom a variant has to be ahead of."""
@@ -80,7 +80,7 @@ class Prize:
 
     @property
     def nearest(self) -> Standing | None:
-        """Of those who can be judged, who is ahead by most, or behind by least, where it is worst; None if nobody can."""
+        """Of those who can be judged, who is ahead by most, or behind by least, where it is worst; None if nobody."""
         return next((standing for standing in self.standings if standing.whole), None)
 
     def of(self, variant: str) -> Standing | None:
@@ -101,8 +101,10 @@ class Prize:
         if self.nearest is None:
             return [f"No variant was trained for long enough to be compared with {everyone} {where}."]
         waiting = sum(not standing.whole for standing in self.standings)
-        unknown = f" Of {waiting} of {len(self.standings)} variants not all of these costs were recorded." if waiting else ""
-        return [f"No variant is ahead of {everyone} {where}.{unknown}", f"Nearest is {_distance(self.nearest)}"]
+        found = [f"No variant is ahead of {everyone} {where}.", f"Nearest is {_distance(self.nearest)}"]
+        if waiting:
+            found.append(f"Of {waiting} of {len(self.standings)} variants not all of these costs were recorded.")
+        return found
 
 
 def _smallest(standing: Standing) -> str:
@@ -125,6 +127,22 @@ def _distance(standing: Standing) -> str:
         f"`{standing.variant}`, ahead in {standing.leads} of {len(standing.margins)} comparisons: where it is worst, "
         f"{worst.place()}, its objective is {behind}."
     )
+
+
+def confirmed(first: Prize, again: Prize) -> list[str]:
+    """What a second study, from other first weights, says of those who were ahead in the first, in words."""
+    if not first.winners:
+        return again.sentences()
+    found = []
+    for winner in first.winners:
+        standing = again.of(winner.variant)
+        if standing is None or not standing.whole:
+            found.append(f"`{winner.variant}` was not trained to the end again, so nothing is confirmed.")
+        elif standing.ahead:
+            found.append(f"It is confirmed: {_smallest(standing)}")
+        else:
+            found.append(f"It is not confirmed for {_distance(standing)}")
+    return found
 
 
 def prize(comparison: Comparison) -> Prize:

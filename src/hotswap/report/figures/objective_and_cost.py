@@ -25,7 +25,7 @@ COLUMNS = 3
 
 
 def draw_objective_and_cost(comparison: Comparison, names: Sequence[str]) -> Figure | None:
-    """One panel for each batch size, and the names in one of their own; None where no variant has a finite objective."""
+    """One panel for each batch size, and one for the names; None where no variant has a finite objective."""
     curves = comparison.curves[np.isfinite(comparison.curves["train_nll"]) & (comparison.curves["train_nll"] > 0)]
     there = set(curves.index.get_level_values("who"))
     names = [name for name in names if name in there]
@@ -36,7 +36,7 @@ def draw_objective_and_cost(comparison: Comparison, names: Sequence[str]) -> Fig
     rows = math.ceil((len(sizes) + 1) / columns)
     with styled():
         figure = Figure(figsize=(3.5 * columns, 3.0 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
+        grid: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, sharex=True).flat)
         for axes, size in zip(grid, sizes, strict=False):
             _panel(axes, comparison, curves, names, size)
             axes.set_title(f"batch {size}")

@@ -56,13 +56,15 @@ def draw_ratios(comparison: Comparison, prize: Prize) -> Figure | None:
             axes.set_title(f"at the cost of {cost} epochs")
             _everyone(axes, rows, places, prize, sizes, cost)
         _names(row[0], rows, places)
-        bar = figure.colorbar(picture, ax=list(row), location="bottom", shrink=0.75, aspect=45, pad=0.015, extend="both")
+        bar = figure.colorbar(
+            picture, ax=list(row), location="bottom", shrink=0.75, aspect=45, pad=0.015, extend="both"
+        )
         bar.ax.xaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.5, 1, 2, 5, 10]))
         bar.ax.xaxis.set_minor_locator(NullLocator())
         bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         bar.set_label("objective over that of the paper's algorithm: below 1, blue, is lower\n"
                       "framed: ahead of the paper's algorithm, AdaDelta and SGD's best tenth")  # fmt: skip
-        bar.outline.set_visible(False)  # type: ignore[operator]  # a patch, whatever its type says
+        bar.outline.set_visible(False)
     return figure
 
 
@@ -80,7 +82,9 @@ def _map(axes: Axes, table: NDArray[np.float64], places: Sequence[float], sizes:
     for values, height in zip(table, places, strict=True):
         for at, value in enumerate(values):
             axes.add_patch(
-                Rectangle((at - 0.5, height - 0.5), 1, 1, facecolor=_colour(value, norm), edgecolor="white", linewidth=1)
+                Rectangle(
+                    (at - 0.5, height - 0.5), 1, 1, facecolor=_colour(value, norm), edgecolor="white", linewidth=1
+                )
             )
             axes.text(at, height, _text(value), ha="center", va="center", fontsize=8, color=_ink(value))
     axes.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(places[-1] + 0.6, places[0] - 0.6))
@@ -118,7 +122,11 @@ def _text(value: float) -> str:
         return "∞"
     if value >= 9.95:
         return f"{value:.0f}" if value < 999.5 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:.1f}" if value >= 0.95 else (f"{value:.2f}" if value >= 0.0095 else f"{value:.0e}".replace("e-0", "e-"))
+    return (
+        f"{value:.1f}"
+        if value >= 0.95
+        else (f"{value:.2f}" if value >= 0.0095 else f"{value:.0e}".replace("e-0", "e-"))
+    )
 
 
 def _everyone(
@@ -131,7 +139,9 @@ def _everyone(
             here = [m.lead for m in standing.margins if (m.batch_size, m.cost) == (size, cost)] if standing else []
             if here and all(lead > 1 for lead in here):
                 for colour, width in (("white", 3.4), ("#1d2026", 1.4)):  # to be seen on dark cells as on light ones
-                    frame = Rectangle((at - 0.42, height - 0.4), 0.84, 0.8, fill=False, edgecolor=colour, linewidth=width)
+                    frame = Rectangle(
+                        (at - 0.42, height - 0.4), 0.84, 0.8, fill=False, edgecolor=colour, linewidth=width
+                    )
                     axes.add_patch(frame)
 
 

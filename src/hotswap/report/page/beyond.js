@@ -88,13 +88,19 @@ function tint(ratio) {
   return `background:color-mix(in oklab, var(${ratio < 1 ? "--lower" : "--higher"}) ${Math.round(70 * far)}%, var(--page))`;
 }
 
+/** Two digits or so, and never more than fit into a cell. */
+function short(ratio) {
+  if (ratio >= 9.95) return ratio < 999.5 ? ratio.toFixed(0) : ratio.toExponential(0).replace("+", "");
+  return ratio >= 0.95 ? ratio.toFixed(1) : (ratio >= 0.0095 ? ratio.toFixed(2) : ratio.toExponential(0));
+}
+
 function beyondRatios(found) {
   const rows = (ones) => ones.map((one) => {
     const cells = found.moments.flatMap((cost) => found.sizes.map((size) => {
       const { nll, error, ratio, diverged, first } = one.at[cost][size];
       const told = `${one.label}, batch ${size}, cost ${cost}: objective ${number(nll)}, test error ${percent(error)}`;
-      const text = known(ratio) ? Number(ratio.toPrecision(2)).toLocaleString("en", { maximumSignificantDigits: 2 }) : (diverged ? "∞" : "–");
-      return html("td", { style: tint(ratio), class: first ? "first" : null, title: told }, text);
+      const text = known(ratio) ? short(ratio) : (diverged ? "∞" : "–");
+      return html("td", { style: tint(diverged ? 10 : ratio), class: first ? "first" : null, title: told }, text);
     }));
     return html("tr", null, html("th", { scope: "row" }, one.label), cells);
   });
