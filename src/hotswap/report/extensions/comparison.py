@@ -26,6 +26,7 @@ class Rival(NamedTuple):
     """Whom a variant is compared with."""
 
     key: str
+    """As tables name it; no family of a study can have a name with a space."""
     label: str
     whole: str
     """The same in a sentence."""
@@ -34,8 +35,8 @@ class Rival(NamedTuple):
 RIVALS = (
     Rival("paper", "the paper's", "the paper's algorithm"),
     Rival("adadelta", "AdaDelta", "AdaDelta"),
-    Rival("tenth", "SGD, best tenth", "the median of the best tenth of SGD's settings"),
-    Rival("best", "SGD, best", "the best of SGD's settings"),
+    Rival("sgd tenth", "SGD, best tenth", "the median of the best tenth of SGD's settings"),
+    Rival("sgd best", "SGD, best", "the best of SGD's settings"),
 )
 """The first three decide; the best of SGD's settings, chosen in retrospect, is shown beside them."""
 
@@ -214,7 +215,7 @@ def _at_cost(singles: dict[str, pd.DataFrame], sgd: pd.DataFrame, moments: Seque
                 parts.append(_median(reached(rows, cost).assign(who=who, cost=cost), ["who", "batch_size", "cost"]))
         if len(sgd):
             table = _settings(reached(sgd, cost), _setting_columns(sgd))
-            for who, only in (("tenth", False), ("best", True)):
+            for who, only in (("sgd tenth", False), ("sgd best", True)):
                 best = pd.concat(_best(part, only=only) for _, part in table.groupby("batch_size"))
                 parts.append(_median(best.assign(who=who, cost=cost), ["who", "batch_size", "cost"]))
     return pd.concat(parts).sort_index()
@@ -267,7 +268,7 @@ def _curves(singles: dict[str, pd.DataFrame], sgd: pd.DataFrame) -> pd.DataFrame
     medians = filled.groupby(["batch_size", "epoch", *columns], dropna=False)["train_nll"].median()
     for (size, epoch), values in medians.groupby(level=["batch_size", "epoch"]):
         best = values.nsmallest(tenth(len(values)))
-        row = {"who": "tenth", "batch_size": size, "epoch": epoch, "cost": float(epoch), "train_nll": best.median()}
+        row = {"who": "sgd tenth", "batch_size": size, "epoch": epoch, "cost": float(epoch), "train_nll": best.median()}
         row |= {"low": best.min(), "high": best.max()}
         parts.append(pd.DataFrame([row]).set_index(["who", "batch_size", "epoch"]))
     return pd.concat(parts).sort_index()

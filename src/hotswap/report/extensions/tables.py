@@ -93,7 +93,7 @@ def _objective(comparison: Comparison, who: str, size: int, cost: int) -> str:
         return text
     text = f"{text} ({_ratio(ratio)})"
     rivals = {rival.key for rival in DECIDING}
-    return f"**{text}**" if who not in {*rivals, "best"} and _first(comparison, who, size, cost) else text
+    return f"**{text}**" if who not in {*rivals, "sgd best"} and _first(comparison, who, size, cost) else text
 
 
 def _first(comparison: Comparison, who: str, size: int, cost: int) -> bool:
@@ -154,11 +154,11 @@ def method(comparison: Comparison) -> str:
     """How it was compared, in a paragraph: the unit of cost, whom with, and where they come from."""
     best, of = comparison.settings
     seeds = listed([str(seed) for seed in comparison.seeds])
-    text = (
-        f"Medians over the seeds {seeds}. Cost is counted in plain epochs, those of SGD or AdaDelta: a step is a "
-        "forward and a backward pass, which counts as two more, and a trial is another forward. Between recorded "
-        "epochs the logarithm of a value is taken to be on a straight line over the cost; nothing is guessed beyond "
-        "them."
+    text = f"Medians over {'seeds' if len(comparison.seeds) > 1 else 'seed'} {seeds}. "
+    text += (
+        "Cost is counted in plain epochs, those of SGD or AdaDelta: a step is a forward and a backward pass, which counts "
+        "as two more, and a trial is another forward. Between recorded epochs the logarithm of a value is taken to be on "
+        "a straight line over the cost; nothing is guessed beyond them."
     )
     if best:
         text += f" The best tenth of SGD's settings are {best} of {of}, chosen anew at each batch size and cost."

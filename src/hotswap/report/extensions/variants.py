@@ -35,7 +35,7 @@ def paper_among(results: Results) -> Family | None:
     families = [family for family in families_of(results.specs) if family.name in there]
     rules: tuple[Callable[[Family], bool], ...] = (
         lambda family: isinstance(family, HotSwapFamily) and family.name == PAPER,
-        lambda family: family == HotSwapFamily(name=family.name),
+        lambda family: isinstance(family, HotSwapFamily) and family == HotSwapFamily(name=family.name),
         lambda family: isinstance(family, DucbFamily),
     )
     return next((family for rule in rules for family in families if rule(family)), None)

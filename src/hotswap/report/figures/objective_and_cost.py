@@ -26,7 +26,8 @@ COLUMNS = 3
 
 def draw_objective_and_cost(comparison: Comparison, names: Sequence[str]) -> Figure | None:
     """One panel for each batch size, and one for the names; None where no variant has a finite objective."""
-    curves = comparison.curves[np.isfinite(comparison.curves["train_nll"]) & (comparison.curves["train_nll"] > 0)]
+    known = np.isfinite(comparison.curves[["cost", "train_nll"]]).all(axis=1)
+    curves = comparison.curves[known & (comparison.curves["train_nll"] > 0)]
     there = set(curves.index.get_level_values("who"))
     names = [name for name in names if name in there]
     if not names:
@@ -56,7 +57,7 @@ def draw_objective_and_cost(comparison: Comparison, names: Sequence[str]) -> Fig
 def _panel(axes: Axes, comparison: Comparison, curves: pd.DataFrame, names: Sequence[str], size: int) -> None:
     for cost in comparison.moments:
         axes.axvline(cost, color="#b5b9c0", linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
-    if (band := _part(curves, "tenth", size)) is not None:
+    if (band := _part(curves, "sgd tenth", size)) is not None:
         axes.fill_between(band["cost"], band["low"], band["high"], color=BAND, alpha=0.28, linewidth=0, zorder=1)
         label = "SGD: the best tenth, and its median"
         axes.plot(band["cost"], band["train_nll"], color=BAND, linewidth=1.4, label=label, zorder=2)

@@ -118,8 +118,8 @@ def _text(value: float) -> str:
     """Two digits or so; the sign of infinity for what has diverged, and a dash for what is not known."""
     if math.isnan(value):
         return "–"
-    if math.isinf(value):
-        return "∞"
+    if math.isinf(value) or value == 0:
+        return "∞" if value else "0"
     if value >= 9.95:
         return f"{value:.0f}" if value < 999.5 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return (

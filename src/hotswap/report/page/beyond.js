@@ -1,6 +1,6 @@
 // Beyond the paper: variants of hot swapping beside their rivals, at equal cost. Joined to plot.js and page.js.
 
-const RIVAL_LOOKS = { paper: "pick0 strongest", adadelta: "pick1 dashed dashes", tenth: "search thin" };
+const RIVAL_LOOKS = { paper: "pick0 strongest", adadelta: "pick1 dashed dashes", "sgd tenth": "search thin" };
 
 function beyond() {
   const found = data.beyond;

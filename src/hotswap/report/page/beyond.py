@@ -50,7 +50,7 @@ def _numbers_of(comparison: Comparison, verdict: Prize, who: str) -> dict[str, A
         if (who, size) in there:
             rows = comparison.curves.loc[(who, size)].sort_values("cost")
             curves[str(size)] = {"cost": numbers(rows["cost"]), "nll": numbers(rows["train_nll"])}
-            if who == "tenth":
+            if who == "sgd tenth":
                 curves[str(size)] |= {"low": numbers(rows["low"]), "high": numbers(rows["high"])}
     standing = verdict.of(who)
     leads = {(m.batch_size, m.cost): math.inf for m in standing.margins} if standing else {}
