@@ -156,9 +156,9 @@ def method(comparison: Comparison) -> str:
     seeds = listed([str(seed) for seed in comparison.seeds])
     text = f"Medians over {'seeds' if len(comparison.seeds) > 1 else 'seed'} {seeds}. "
     text += (
-        "Cost is counted in plain epochs, those of SGD or AdaDelta: a step is a forward and a backward pass, which counts "
-        "as two more, and a trial is another forward. Between recorded epochs the logarithm of a value is taken to be on "
-        "a straight line over the cost; nothing is guessed beyond them."
+        "Cost is counted in plain epochs, those of SGD or AdaDelta: a step is a forward and a backward pass, which "
+        "counts as two more, and a trial is another forward. Between recorded epochs the logarithm of a value is taken "
+        "to be on a straight line over the cost; nothing is guessed beyond them."
     )
     if best:
         text += f" The best tenth of SGD's settings are {best} of {of}, chosen anew at each batch size and cost."
