@@ -134,7 +134,8 @@ def prize_grid(verdict: Prize, most: int = 10) -> Grid:
         rows.append(
             (f"`{standing.variant}`", f"{standing.leads} of {len(standing.margins)}", _ratio(worst.lead), where)
         )
-    return Grid("Who came nearest", ("variant", "ahead in", "smallest lead", "over whom, and where"), tuple(rows))
+    title = "Who came nearest; a lead is the rival's objective over the variant's, so that above 1 the variant is ahead"
+    return Grid(title, ("variant", "ahead in", "smallest lead", "over whom, and where"), tuple(rows))
 
 
 def _ratio(ratio: float) -> str:
