@@ -13,8 +13,10 @@ hold a few words:
     The paper's study has <!-- numbers: runs -->1,110<!-- /numbers --> runs.
 
 Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
-`results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. The list of
-commands comes from the command line itself, the notebook's page from the notebook, and examples from their files.
+`results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. Those of
+beyond-the-paper.md come from `results/extensions` and `results/confirmation`, if these are there, and its pictures are
+drawn along with them. The list of commands comes from the command line itself, the notebook's page from the notebook,
+and examples from their files.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parent / "parts")  # and not docs: the standard library has a module `numbers` too
 
 from benchmarked import BLOCKS as BENCHMARKED  # noqa: E402
+from beyond import BLOCKS as BEYOND  # noqa: E402
+from beyond import draw  # noqa: E402
 from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
@@ -38,6 +42,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **MEASURED,
     **BENCHMARKED,
     **PRECISION,
+    **BEYOND,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},
@@ -88,6 +93,9 @@ def main(arguments: Sequence[str]) -> int:
         else:
             path.write_text(after, encoding="utf-8")
             print(f"rewritten: {where}")
+    if "--check" not in arguments:
+        for path in draw():
+            print(f"drawn: {path.relative_to(ROOT)}")
     return code
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from hotswap.report import write
+from hotswap.report import Results, load_results, write
+from tests.report.variants import train_small
 
 COARSE = 3  # times as coarse as the real ones
 
@@ -23,3 +24,15 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
             path.write_text("<svg/>", encoding="utf-8")
 
     monkeypatch.setattr(write, "save", save)
+
+
+@pytest.fixture(scope="session")
+def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of variants, trained once."""
+    return train_small(tmp_path_factory.mktemp("variants") / "small")
+
+
+@pytest.fixture(scope="session")
+def small_study(small_folder: Path) -> Results:
+    """Its results."""
+    return load_results(small_folder)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hotswap.report.claims import judge
+from hotswap.report.extensions import compare
 from hotswap.report.origin import origin_of
 from hotswap.report.page import render, render_page
 from hotswap.report.page.data import page_data
@@ -19,6 +20,7 @@ from hotswap.report.results import load_results
 from hotswap.report.tuning import price_of_tuning
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
+from tests.report.variants import made as made_variants
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -69,7 +71,7 @@ def real() -> dict[str, Any]:
 def files(real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Each page once, as a file."""
     folder = tmp_path_factory.mktemp("pages")
-    pages = {"real": real, "small": small(), "empty": empty(), "further": further()}
+    pages = {"real": real, "small": small(), "empty": empty(), "further": further(), "variants": variants()}
     for name, data in pages.items():
         (folder / f"{name}.html").write_text(render_page(data), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in pages}
@@ -212,6 +214,15 @@ def further() -> dict[str, Any]:
     made = results([*further_rows(), row("ducb", trials=2.0), *strangers], curves=[*strangers, *further_rows()[:2]])
     with registered(nadam=Nadam, greedy=Greedy):
         return page_data(made, judge(made), [], [], origin_of(made))
+
+
+def variants() -> dict[str, Any]:
+    """Nine variants of two groups, one of them diverged, beside their rivals; DUCB is not among them."""
+    names = ("ucb1", "sliding_window", "thompson", "exp3s", "epsilon_greedy", "every_5", "every_20")
+    study = made_variants({**dict.fromkeys(names, 1.5), "smoothed": {64: 1.0, 128: 3.0}, "fixed_arm": float("nan")})
+    compared = compare(study)
+    assert compared is not None
+    return page_data(study, [], [], [], origin_of(study), compared)
 
 
 def empty() -> dict[str, Any]:
@@ -551,3 +562,63 @@ def test_page_is_one_file(files: dict[str, Path]) -> None:
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
     assert "/*DATA*/" not in text
     assert len(text) < 2_000_000
+
+
+def test_variants_have_a_section_of_their_own(visit: Opened) -> None:
+    page = visit("variants")
+    assert page.locator("nav a").first.inner_text() == "Beyond the paper"
+    assert page.locator("#claims").count() == 0
+    assert page.locator('nav a[href="#claims"]').count() == 0
+    verdict = page.locator("#beyond-verdict")
+    assert plain(verdict.inner_text()).startswith("Ahead of the paper's algorithm, AdaDelta and the median")
+    assert "won" in verdict.get_attribute("class")
+    assert page.locator("#beyond-findings li").count() == 9
+    assert page.locator("#beyond-findings h3").all_inner_texts() == ["Other bandits", "Fewer searches"]
+    first = plain(page.locator("#beyond-findings li").first.inner_text())
+    assert first.startswith("ucb1: With the bandit UCB1(), the objective at the cost of 500 plain epochs is lower")
+
+
+def test_variants_can_be_looked_at_by_group_and_batch_size(visit: Opened) -> None:
+    page = visit("variants")
+    names = page.locator("#beyond-legend button")
+    rivals = ["the paper's", "AdaDelta", "SGD, best tenth"]
+    bandits = ["ucb1", "sliding window", "thompson", "exp3s", "epsilon greedy", "smoothed"]
+    assert names.all_inner_texts() == [*rivals, *bandits]  # what diverged has no line
+    assert page.locator("#beyond-chart path.line").count() == 9
+    assert page.locator("#beyond-chart path.band").count() == 1
+    page.get_by_label("Fewer searches").check(force=True)
+    assert names.all_inner_texts() == [*rivals, "every 5", "every 20"]
+    page.locator('#beyond-controls input[value="128"]').check(force=True)
+    assert page.locator("#beyond-chart svg").first.get_attribute("aria-label").endswith("batch 128")
+    page.locator('#beyond-legend [data-line="every_5"]').hover()
+    assert "dim" in page.locator('#beyond-chart path[data-line="every_20"]').get_attribute("class")
+
+
+def test_ratios_are_a_table_that_marks_who_is_ahead_of_all(visit: Opened) -> None:
+    page = visit("variants")
+    rows = page.locator(".ratios tbody tr:not(.group)")
+    texts = {row[0]: row[1:] for row in (line.split("\t") for line in rows.all_inner_texts())}
+    assert list(texts)[:3] == ["AdaDelta", "SGD, best tenth", "SGD, best"]
+    assert texts["AdaDelta"] == ["4.0"] * 4
+    assert texts["smoothed"] == ["0.50", "1.5", "0.50", "1.5"]
+    assert texts["fixed arm"] == ["∞"] * 4
+    marked = page.locator(".ratios td.first")
+    assert marked.count() == 7 * 4 + 2
+    assert page.locator(".ratios .group").all_inner_texts() == ["Other bandits", "Fewer searches"]
+
+
+def test_a_page_without_variants_has_no_such_section(visit: Opened) -> None:
+    for name in ("real", "small", "empty"):
+        page = visit(name)
+        assert page.locator("#beyond").count() == 0
+        assert page.locator('nav a[href="#beyond"]').count() == 0
+
+
+def test_of_many_that_choose_one_is_shown_at_a_time(visit: Opened) -> None:
+    page = visit("variants")
+    choices = page.locator("#choice-controls input")
+    assert choices.count() == 10
+    assert page.locator("#choice-charts figure").count() == 1  # trials; of arms there are no records
+    page.locator('#choice-controls input[value="every_5"]').check(force=True)
+    label = page.locator("#choice-charts figure svg").first.get_attribute("aria-label")
+    assert label == "Trials per step against epochs, every_5"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 
 from hotswap.cli.console import need, out, plain
+
+if TYPE_CHECKING:
+    from hotswap.report import Claim, Results
 
 COLOURS = {"reproduced": "green", "partly reproduced": "yellow", "not reproduced": "red"}
 
@@ -28,26 +32,35 @@ def report(
     """Write figures, tables, a verdict on each claim, and a page to look at. No GPU, no torch.
 
     Figures 1 and 2 and two of our own (PNG and SVG), Tables 1 and 2 (Markdown and LaTeX), claims.md, and index.html,
-    one file that works offline. Of a study that is not finished, what there is.
+    one file that works offline. Of a study that is not finished, what there is. A study of variants of hot swapping has
+    beyond-the-paper.md and figures that compare them at equal cost.
     """
     need("pandas", "Reports read tables")
     need("matplotlib", "Reports draw figures")
     from hotswap.report import judge, load_results, write_report
+    from hotswap.report.claims import worth_showing
 
     with out.status("Reading ...") as status:
         results = load_results(study)
         written = write_report(results, out_dir, lambda name: status.update(f"Wrote {name} ..."))
+    if worth_showing(results):
+        _print_claims(results, judge(results))
+    for sentence in results.missing:
+        out.print(f"Missing: {sentence}", style="yellow", highlight=False, markup=False)
+    names = {path.name for path in written}
+    told = {"claims.md": "numbers and rules", "beyond-the-paper.md": "variants at equal cost"}
+    further = "".join(f"; {what}: {name}" for name, what in told.items() if name in names)
+    out.print(f"Wrote {len(written)} files. Open [bold]{plain(str(out_dir / 'index.html'))}[/]{further}.")
+
+
+def _print_claims(results: Results, claims: Sequence[Claim]) -> None:
+    """The verdicts as a table."""
     table = Table(title=f"The paper's claims, judged by the study {plain(results.name)}", box=box.SIMPLE_HEAD)
     for heading in ("#", "claim", "verdict"):
         table.add_column(heading, no_wrap=heading == "verdict")
-    for claim in judge(results):
+    for claim in claims:
         verdict = f"[{COLOURS[claim.verdict]}]{claim.verdict}[/]" if claim.verdict else "no data"
         table.add_row(str(claim.number), claim.claim, verdict)
     out.print(table)
     if results.caution:
         out.print(results.caution, style="yellow", highlight=False, markup=False)
-    for sentence in results.missing:
-        out.print(f"Missing: {sentence}", style="yellow", highlight=False, markup=False)
-    out.print(
-        f"Wrote {len(written)} files. Open [bold]{plain(str(out_dir / 'index.html'))}[/]; numbers and rules: claims.md."
-    )

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hotswap.report.looks import families_of
 from hotswap.report.results import Results
 from hotswap.report.summaries import at_epoch, settings, window_mean
 from hotswap.studies.exchange.best_runs import best_sgd
@@ -24,7 +25,7 @@ from hotswap.studies.paper import (
     TABLE_1,
 )
 
-__all__ = ["Claim", "Verdict", "judge"]
+__all__ = ["Claim", "Verdict", "judge", "worth_showing"]
 
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
 YES: Verdict = "reproduced"
@@ -63,6 +64,12 @@ def judge(results: Results) -> list[Claim]:
         ours, verdict = (found, None) if isinstance(found, str) else found
         claims.append(Claim(number, claim, paper, ours, rule, verdict))
     return claims
+
+
+def worth_showing(results: Results) -> bool:
+    """Whether a study has something to say about the claims: not if it is one of variants, without DUCB itself."""
+    variants = any(family.algorithm == "hotswap" for family in families_of(results.specs))
+    return not variants or "ducb" in set(results.metrics["algorithm"])
 
 
 def _between(good: int, of: int) -> Verdict:

@@ -11,7 +11,7 @@ from hotswap.report.claims import Claim
 from hotswap.report.looks import Looks
 from hotswap.studies.paper import TABLE_1, TABLE_2
 
-__all__ = ["Grid", "claims_markdown", "latex", "markdown", "timing_grid"]
+__all__ = ["Grid", "claims_markdown", "latex", "markdown", "table_text", "timing_grid"]
 
 TimeUnit = Literal["milliseconds", "seconds"]
 
@@ -80,13 +80,13 @@ def _pair(ours: float | None, theirs: float | None, fine: str, coarse: str) -> s
 
 def markdown(grid: Grid) -> str:
     """A table for Markdown, its title above."""
-    lines = [
-        f"**{grid.title}**",
-        "",
-        _row(grid.headings),
-        _row(["---:"] * len(grid.headings)),
-        *(_row(row) for row in grid.rows),
-    ]
+    return table_text(grid, left=0)
+
+
+def table_text(grid: Grid, left: int = 1) -> str:
+    """The same where the first `left` columns hold words."""
+    marks = ["---"] * left + ["---:"] * (len(grid.headings) - left)
+    lines = [f"**{grid.title}**", "", _row(grid.headings), _row(marks), *(_row(row) for row in grid.rows)]
     return "\n".join(lines) + "\n"
 
 

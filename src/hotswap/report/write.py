@@ -10,8 +10,17 @@ from matplotlib.figure import Figure
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing
-from hotswap.report.claims import Claim, judge
-from hotswap.report.figures import draw_choices, draw_figure_1, draw_figure_2, draw_tuning
+from hotswap.report.claims import Claim, judge, worth_showing
+from hotswap.report.extensions import GROUPS, Comparison, comparison_of, prize
+from hotswap.report.extensions.tables import in_groups, markdown_text
+from hotswap.report.figures import (
+    draw_choices,
+    draw_figure_1,
+    draw_figure_2,
+    draw_objective_and_cost,
+    draw_ratios,
+    draw_tuning,
+)
 from hotswap.report.figures.style import save
 from hotswap.report.origin import origin_of
 from hotswap.report.page import render_page
@@ -20,7 +29,7 @@ from hotswap.report.results import Results
 from hotswap.report.tables import Grid, claims_markdown, latex, markdown, timing_grid
 from hotswap.report.tuning import Tuning, price_of_tuning
 
-__all__ = ["FILES", "tables_of", "tuning_of", "write_report"]
+__all__ = ["BEYOND", "FILES", "beyond_figures", "tables_of", "tuning_of", "write_report"]
 
 FIGURES = ("figure-1", "figure-2", "choices", "tuning")
 FILES = (
@@ -29,7 +38,12 @@ FILES = (
     "claims.md",
     "index.html",
 )
-"""What a report of a whole study consists of."""
+"""What a report of the paper's whole study consists of."""
+BEYOND = (
+    *(f"beyond-{name}.{ending}" for name in ("ratios", *GROUPS) for ending in ("png", "svg")),
+    "beyond-the-paper.md",
+)
+"""What a study of variants of hot swapping has beside that, or instead of the claims."""
 
 
 def write_report(results: Results, folder: Path, done: Callable[[str], None] = lambda _: None) -> list[Path]:
@@ -49,7 +63,7 @@ def write_report(results: Results, folder: Path, done: Callable[[str], None] = l
                 write(part)
             written.append(folder / name)
             done(name)
-        for name in set(FILES) - {path.name for path in written}:
+        for name in {*FILES, *BEYOND} - {path.name for path in written}:
             (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise StudyError(
@@ -73,12 +87,14 @@ def tuning_of(results: Results) -> list[Tuning]:
 
 def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Each file's name, and what writes it."""
-    claims, tuning, tables = judge(results), tuning_of(results), tables_of(results)
+    claims = judge(results) if worth_showing(results) else []
+    tuning, tables, beyond = tuning_of(results), tables_of(results), comparison_of(results)
     figures: dict[str, Figure | None] = {
         "figure-1": draw_figure_1(results.metrics, results.looks),
         "figure-2": draw_figure_2(results.curves, results.looks),
         "choices": draw_choices(results),
         "tuning": draw_tuning(tuning, results.looks),
+        **(beyond_figures(beyond) if beyond is not None else {}),
     }
     for name, figure in figures.items():
         if figure is not None:
@@ -87,8 +103,23 @@ def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
     for number, grid in enumerate(tables, start=1):
         yield f"table-{number}.md", _text(markdown(grid))
         yield f"table-{number}.tex", _text(latex(grid))
-    yield "claims.md", _text(_claims(results, claims))
-    yield "index.html", _text(render_page(page_data(results, claims, tuning, tables, origin_of(results))))
+    if beyond is not None:
+        yield "beyond-the-paper.md", _text(f"{markdown_text(beyond)}\n{_about(results)}\n")
+    if claims:
+        yield "claims.md", _text(_claims(results, claims))
+    page = page_data(results, claims, tuning, tables, origin_of(results), beyond)
+    yield "index.html", _text(render_page(page))
+
+
+def beyond_figures(comparison: Comparison) -> dict[str, Figure | None]:
+    """By the name of the file: the map of ratios, and the curves of each group of variants."""
+    return {
+        "beyond-ratios": draw_ratios(comparison, prize(comparison)),
+        **{
+            f"beyond-{group}": draw_objective_and_cost(comparison, [family.name for family in families])
+            for group, families in in_groups(comparison).items()
+        },
+    }
 
 
 def _text(text: str) -> Callable[[Path], None]:
@@ -101,7 +132,12 @@ def _text(text: str) -> Callable[[Path], None]:
 def _claims(results: Results, claims: list[Claim]) -> str:
     """The claims, what made the numbers, and what is missing."""
     lines = [f"{results.caution}\n"] if results.caution else []
-    lines += [claims_markdown(claims), origin_of(results).sentence()]
+    return "\n".join([*lines, claims_markdown(claims), _about(results)]) + "\n"
+
+
+def _about(results: Results) -> str:
+    """What made the numbers, and what is missing."""
+    lines = [origin_of(results).sentence()]
     if results.missing:
         lines += ["", "What is missing:", "", *(f"- {sentence}" for sentence in results.missing)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

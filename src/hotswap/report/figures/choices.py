@@ -11,18 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from hotswap.report.choices import chosen, trials_per_step
+from hotswap.report.choices import chosen, rates_of, trials_per_step
 from hotswap.report.figures.style import line_styles, styled
 from hotswap.report.results import Results
 
 __all__ = ["draw_choices"]
 
+MOST = 4  # rows: a figure of dozens cannot be looked at, and the page has them all
 LEAST = 1e-3  # of the steps; what is rarer is as good as never
 
 
 def draw_choices(results: Results) -> Figure | None:
-    """A row of pictures for each algorithm that chooses; None where there are no runs of any."""
-    shares = {name: found for name in results.arm_values if (found := chosen(results, name))}
+    """A row of pictures for each algorithm that chooses, the first few of many; None where there are no runs of any."""
+    names = [name for name in results.arm_values if results.looks.get(name)]
+    shares = {name: found for name in names[:MOST] if (found := chosen(results, name))}
     if not shares:
         return None
     sizes = sorted({size for tables in shares.values() for size in tables})
@@ -37,10 +39,12 @@ def draw_choices(results: Results) -> Figure | None:
                 if size not in tables:
                     axes.set_visible(False)
                     continue
-                picture = _picture(axes, tables[size], np.asarray(results.arm_values[name]))
+                picture = _picture(axes, tables[size], np.asarray(rates_of(results, name)))
                 axes.set_title(f"{begin}batch {size}")
             row[0].set_ylabel("learning rate")
             _trials(row[-1], trials_per_step(results.metrics, name), appearance.look.colour)
+        if len(names) > MOST:
+            figure.suptitle(f"The first {MOST} of {len(names)} that choose; the page has all", x=0.01, ha="left")
         bar = figure.colorbar(picture, ax=grid[:, :count], location="bottom", shrink=0.4, aspect=40)
         bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         bar.set_label("steps of an epoch in which a rate was taken")
@@ -72,5 +76,5 @@ def _trials(axes: Axes, trials: dict[int, pd.Series], colour: str) -> None:
     for size, series in trials.items():
         axes.plot(series.index, series, color=colour, linestyle=styles[size], label=f"batch {size}")
     most = max(float(series.max()) for series in trials.values())
-    axes.set(title="trials per step", xlabel="epoch", ylim=(0, 1.35 * most))
+    axes.set(title="trials per step", xlabel="epoch", ylim=(0, 1.35 * most or 1))
     axes.legend(loc="upper left", ncols=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,6 +15,9 @@ from hotswap.report.looks import Appearance, Looks
 from hotswap.report.summaries import looks_of, settings, shown_epochs
 
 __all__ = ["draw_figure_1", "figure_1_data"]
+
+NAMED = 40  # batch sizes that can be written beside marks
+CROWD = 12  # algorithms that a legend can say more of than their names
 
 
 def figure_1_data(metrics: pd.DataFrame) -> dict[int, pd.DataFrame]:
@@ -38,10 +43,13 @@ def draw_figure_1(metrics: pd.DataFrame, looks: Looks | None = None) -> Figure |
             error_axis(axes.yaxis)
             objective_axis(axes.xaxis)
         row[0].set_ylabel("test error")
-        handles = _legend(data[max(data)], looks)
-        figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(handles) < 6 else 3)
+        last = data[max(data)]
+        named = looks.top() if int(last["algorithm"].isin(looks.top()).sum()) <= NAMED else ()
+        handles = _legend(last, looks, named)
+        columns = 2 if len(handles) < 6 else (3 if len(handles) < 16 else 4)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
         for axes, table in zip(row, data.values(), strict=True):
-            for name in looks.top():
+            for name in named:
                 _batch_sizes(axes, table[table["algorithm"] == name], looks[name], floor)
     return figure
 
@@ -114,16 +122,18 @@ def _batch_sizes(axes: Axes, table: pd.DataFrame, appearance: Appearance, floor:
         )
 
 
-def _legend(last: pd.DataFrame, looks: Looks) -> list[Line2D]:
-    """Names with the number of settings, what lies on top first."""
+def _legend(last: pd.DataFrame, looks: Looks, named: Collection[str]) -> list[Line2D]:
+    """Names with the number of settings, what lies on top first; of dozens of algorithms the names alone."""
     handles = []
+    crowd = last["algorithm"].nunique() > CROWD
     for appearance in looks.from_top():
         count, look = int((last["algorithm"] == appearance.name).sum()), appearance.look
         if count:
             swapped = appearance.chooses and "hot" not in appearance.label.lower()  # unless its label says so itself
             text = f"{'hot-swapped ' if swapped else ''}{appearance.label}"
             text += f": {count} setting{'s' if count > 1 else ''}"
-            text += ", by batch size" if appearance.name in looks.top() else ""
+            text += ", by batch size" if appearance.name in named else ""
+            text = appearance.label if crowd else text
             face = look.colour if look.filled else "white"
             handle = Line2D([], [], linestyle="", marker=MARKERS[look.marker], color=look.colour, label=text)
             handle.set(markerfacecolor=face, markersize=max(look.size - 1, 4))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-__all__ = ["MARKERS", "error_axis", "line_styles", "objective_axis", "save", "shade", "spread", "styled"]
+__all__ = ["LINES", "MARKERS", "error_axis", "line_styles", "objective_axis", "save", "shade", "spread", "styled"]
 
 
 MARKERS = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}

@@ -47,7 +47,7 @@ def _panel(axes: Axes, curve: Tuning, tuned: Appearance, reference: Appearance) 
         worst = max(float(curve.levels.max()), float(curve.expected[min(4, len(tried) - 1)]))
         axes.set_ylim(0.97 * min(curve.expected[-1], curve.levels.min()), 1.25 * worst)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
-    else:
+    elif (curve.expected > 0).any():
         axes.set_yscale("log")
     values = curve.levels if curve.measure == "test_error" else curve.levels[curve.levels > 0]
     for value in values:

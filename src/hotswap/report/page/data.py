@@ -9,9 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from hotswap.report.choices import chosen, trials_per_step
+from hotswap.report.choices import chosen, rates_of, trials_per_step
 from hotswap.report.claims import Claim
+from hotswap.report.extensions import Comparison
 from hotswap.report.origin import Origin
+from hotswap.report.page.beyond import beyond_data
+from hotswap.report.page.numbers import number as _number
+from hotswap.report.page.numbers import numbers as _numbers
 from hotswap.report.results import Results
 from hotswap.report.summaries import settings_of, shown_epochs
 from hotswap.report.tables import Grid
@@ -28,7 +32,12 @@ TITLES = {
 
 
 def page_data(
-    results: Results, claims: Sequence[Claim], tuning: Iterable[Tuning], tables: Sequence[Grid], origin: Origin
+    results: Results,
+    claims: Sequence[Claim],
+    tuning: Iterable[Tuning],
+    tables: Sequence[Grid],
+    origin: Origin,
+    beyond: Comparison | None = None,
 ) -> dict[str, Any]:
     """Everything that the page's script needs, in the order in which it is shown."""
     return {
@@ -45,6 +54,7 @@ def page_data(
         "singles": _singles(results),
         "tables": [grid._asdict() for grid in tables],
         "origin": asdict(origin),
+        "beyond": None if beyond is None else beyond_data(beyond),
     }
 
 
@@ -124,7 +134,7 @@ def _choices(results: Results) -> list[dict[str, Any]]:
     return [
         {
             "algorithm": name,
-            "rates": _numbers(results.arm_values.get(name, ())),
+            "rates": _numbers(rates_of(results, name)),
             "share": {
                 str(size): {"epoch": [int(e) for e in table.index], "arms": [_numbers(row) for row in table.to_numpy()]}
                 for size, table in chosen(results, name).items()
@@ -172,12 +182,3 @@ def _shorts(results: Results, runs: Mapping[str, pd.Series]) -> dict[str, str]:
         told = ", ".join(f"{value:g}" for value in values[run][: next(enough, None)])
         shorts[run] = f"{results.looks.label_of(row['algorithm'])} {told}" if told else str(row["batch_size"])
     return shorts
-
-
-def _number(value: float) -> float | None:
-    """Six digits are more than anyone can see, and keep the page small."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _numbers(values: Iterable[float]) -> list[float | None]:
-    return [_number(float(value)) for value in values]

@@ -100,7 +100,9 @@ function figure1() {
   const best = (algorithm) => settings.filter((s) => s.algorithm === algorithm && drawable(s))
     .sort((a, b) => a.at[last].error[0] - b.at[last].error[0])[0];
   const large = settings.filter((s) => !lookOf(s.algorithm).many).length;
-  const named = (algorithm) => !lookOf(algorithm).many && (large <= 25 || lookOf(algorithm).top); // room for so many
+  const upper = settings.filter((s) => lookOf(s.algorithm).top).length;
+  const named = (algorithm) => !lookOf(algorithm).many
+    && (large <= 25 || (lookOf(algorithm).top && upper <= 40)); // room for so many
   const free = [0, 1, 2, 3]; // a pick keeps its letter for as long as it is picked
   let picks = [];
   let dots = [];
@@ -440,19 +442,37 @@ const ofColour = (t) => (t < 0.5
   ? `color-mix(in oklab, var(--heat-mid) ${(t * 200).toFixed(0)}%, var(--heat-low))`
   : `color-mix(in oklab, var(--heat-high) ${(t * 200 - 100).toFixed(0)}%, var(--heat-mid))`);
 
+const FEW = 4; // algorithms whose choices are shown at once
+
 function choiceCharts() {
+  const recorded = data.choices.some(({ rates, share }) => rates.length && Object.keys(share).length);
+  if (recorded) $("heat-legend").append(heatLegend());
+  const told = data.choices.filter(({ share, trials }) => Object.keys(share).length || Object.keys(trials).length);
+  if (told.length <= FEW) return choicesOf(data.choices);
+  const controls = html("form", { id: "choice-controls", class: "controls", onsubmit: "return false" });
+  const labels = told.map((choice, i) => {
+    const input = html("input", { type: "radio", name: "choices", value: choice.algorithm, checked: i === 0 });
+    input.addEventListener("change", () => choicesOf([choice]));
+    return html("label", null, input, html("span", null, nameOf(choice.algorithm)));
+  });
+  controls.append(html("fieldset", null, html("legend", null, "Chosen by"), labels));
+  $("heat-legend").before(controls);
+  choicesOf([told[0]]);
+}
+
+function choicesOf(choices) {
   const host = $("choice-charts");
+  host.replaceChildren();
   const inOrder = (sizes) => Object.keys(sizes).sort((a, b) => a - b);
-  const maps = data.choices.filter(({ rates }) => rates.length)
+  const maps = choices.filter(({ rates }) => rates.length)
     .flatMap((choice) => inOrder(choice.share).map((size) => ({ choice, size })));
-  if (maps.length) $("heat-legend").append(heatLegend());
-  else host.append(none("There are no records of which rate was taken, so what the bandit chose cannot be shown."));
+  if (!maps.length) host.append(none("There are no records of which rate was taken, so what the bandit chose cannot be shown."));
   const several = unique(maps.map(({ choice }) => choice)).length > 1;
   for (const { choice, size } of maps) {
     const title = several ? `${nameOf(choice.algorithm)}, batch size ${size}` : `Batch size ${size}`;
     responsive(plotIn(figureIn(host, title)), (chart) => heatMap(chart, title, size, choice.share[size], choice.rates));
   }
-  const charts = data.choices.map(({ algorithm, trials }) => ({
+  const charts = choices.map(({ algorithm, trials }) => ({
     algorithm, lines: inOrder(trials).filter((size) => trials[size].mean.some(known)).map((size, i) => ({
       id: size, name: `${nameOf(algorithm)}, batch ${size}`, cls: `step${i % 5}`, end: size, xs: trials[size].epoch,
       ys: trials[size].mean,
@@ -611,6 +631,10 @@ function tables() {
 const BADGES = { reproduced: ["yes", "✓"], "partly reproduced": ["part", "◐"], "not reproduced": ["no", "✕"] };
 
 function claims() {
+  if (!data.claims.length && data.beyond) {
+    document.querySelector('nav a[href="#claims"]').remove();
+    return $("claims").remove();
+  }
   if (!data.claims.length) return $("claim-list").append(none("No claims were judged."));
   const rows = data.claims.map((claim) => {
     const [cls, symbol] = BADGES[claim.verdict] ?? ["unknown", "–"];
@@ -658,4 +682,4 @@ function names() {
   }
 }
 
-for (const section of [names, header, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();
+for (const section of [names, header, beyond, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();

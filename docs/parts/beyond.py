@@ -1,0 +1,138 @@
+"""The study of extensions, as Markdown and pictures: what is varied, and, once it was run, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from measured import ROOT, table
+
+from hotswap.errors import StudyError
+from hotswap.report.extensions import (
+    GROUPS,
+    Comparison,
+    changes,
+    compare,
+    confirmed,
+    findings,
+    group_of,
+    prize,
+    shipped_results,
+)
+from hotswap.report.extensions.tables import (
+    epoch_grid,
+    error_grid,
+    in_groups,
+    method,
+    objective_grid,
+    prize_grid,
+    variant_grid,
+)
+from hotswap.report.figures.style import save
+from hotswap.report.origin import origin_of
+from hotswap.report.results import Results, load_results
+from hotswap.report.tables import table_text
+from hotswap.report.write import beyond_figures
+from hotswap.studies import CONFIRMATION, EXTENSIONS, HotSwapFamily
+
+PICTURES = ROOT / "docs" / "pictures"
+NOT_YET = "The study has not been run yet, so there is nothing to tell."
+
+
+@cache
+def results(name: str) -> Results | None:
+    """The results of a study in the repository; None while there are none."""
+    try:
+        return load_results(ROOT / "results" / name)
+    except StudyError:
+        return None
+
+
+def compared(found: Results) -> Comparison:
+    """Beside rivals from the paper's study."""
+    comparison = compare(found, shipped_results())
+    assert comparison is not None, "the study has no variants of hot swapping"
+    return comparison
+
+
+def varied() -> str:
+    """What each family of the study changes, by group; known before it was run."""
+    families = [family for family in EXTENSIONS.families if isinstance(family, HotSwapFamily)]
+    paper = families[0]
+    rows = [
+        (title, f"`{family.name}`", changes(family, paper))
+        for group, title in GROUPS.items()
+        for family in families[1:]
+        if group_of(family, paper) == group
+    ]
+    merged = [(row[0] if at == 0 or rows[at - 1][0] != row[0] else "", *row[1:]) for at, row in enumerate(rows)]
+    return table(("", "variant", "with"), merged, left=3)
+
+
+def came_of_it() -> str:
+    """Everything that was measured, or a sentence."""
+    first, second = results(EXTENSIONS.name), results(CONFIRMATION.name)
+    return NOT_YET if first is None else section(first, second)
+
+
+def section(first: Results, second: Results | None) -> str:
+    """The prize, the findings with their figures, and the tables."""
+    comparison = compared(first)
+    verdict = prize(comparison)
+    parts = [
+        "### Is one ahead of all?",
+        " ".join(verdict.sentences()),
+        *_again(comparison, second),
+        table_text(prize_grid(verdict), left=4),
+        "### At equal cost",
+        "![Objective of every variant over that of the paper's algorithm, by batch size](pictures/beyond-ratios.png)",
+        method(comparison),
+        *(table_text(objective_grid(comparison, cost)) for cost in comparison.moments),
+        table_text(error_grid(comparison, comparison.moments[-1])),
+        "### One finding each",
+        *_findings(comparison),
+        "### What an epoch costs",
+        table_text(variant_grid(comparison), left=2),
+        "### Epoch by epoch",
+        "Training objective and test error, medians over seeds, whatever an epoch costs.",
+        *(table_text(epoch_grid(comparison, some, GROUPS[group])) for group, some in in_groups(comparison).items()),
+        *(f"*Source: `results/{found.name}`. {origin_of(found).sentence()}*" for found in (first, second) if found),
+    ]
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def _again(comparison: Comparison, second: Results | None) -> list[str]:
+    """What the study of confirmation says."""
+    if second is None:
+        return []
+    again = compared(second)
+    seeds = ", ".join(map(str, again.seeds))
+    said = " ".join(confirmed(prize(comparison), prize(again)))
+    return [f"From first weights that had no part in the choice (seeds {seeds}): {said}"]
+
+
+def _findings(comparison: Comparison) -> list[str]:
+    parts = []
+    found = findings(comparison)
+    for group in in_groups(comparison):
+        parts += [
+            f"**{GROUPS[group]}**",
+            f"![Objective against cost: {GROUPS[group].lower()}](pictures/beyond-{group}.png)",
+            "\n".join(f"- `{one.variant}`: {one.sentence}" for one in found if one.group == group),
+        ]
+    return parts
+
+
+def draw(folder: Path = PICTURES) -> list[Path]:
+    """Draw the figures of the page, if the study was run."""
+    found = results(EXTENSIONS.name)
+    drawn = []
+    for name, figure in (beyond_figures(compared(found)) if found is not None else {}).items():
+        if figure is not None:
+            save(figure, folder / f"{name}.png")
+            drawn.append(folder / f"{name}.png")
+    return drawn
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"extensions": varied, "extensions results": came_of_it}
