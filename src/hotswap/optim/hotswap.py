@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from importlib import import_module
 from typing import overload
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
-from hotswap.bandits import Bandit, DiscountedUCB
+from hotswap.bandits import Bandit, DiscountedUCB, FactoredBandit
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.guards import Guard
 from hotswap.optim.adapters import Closure
@@ -139,7 +138,7 @@ class HotSwap(Deciding):
         check_parts(self, setters, guard)
         self._guarding = None if guard is None else Guarding(guard)
         if factored:
-            self.bandit = import_module("hotswap.bandits").FactoredBandit(self.bandit, self.arms.shape)
+            self.bandit = FactoredBandit(self.bandit, self.arms.shape)
         self.bandit = self.bandit.knowing(self.arms)
         self._setters = Setters(setters, self.arms)
         self._probe = self._make_probe(initial_lr(base_optimizer))
