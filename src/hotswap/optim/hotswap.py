@@ -26,7 +26,7 @@ from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.closures import Request, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
-from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
+from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord
 from hotswap.optim.setters import Setter, Setters
 from hotswap.optim.untried import Untried, pace_for
 from hotswap.optim.user_warnings import warn_of_no_search
@@ -246,12 +246,13 @@ class HotSwap(Deciding):
             return ()
         before = decision.loss if self._probe.to_beat is None else self._probe.to_beat
         memory.reward_scale = self.reward.follow(memory.reward_scale, before)
-        rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
+        rewards: tuple[float, ...] = ()
         self._pass_time(decision)
         if trials:
+            rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
             memory.bandit = self.bandit.observe(memory.bandit, [[tried for tried, _ in trials]], [rewards])
         memory.untried = None
-        if arm is not None and arm not in dict(trials):
+        if arm is not None and not (trials and arm in dict(trials)):
             if self._setters.same(arm, memory.in_force):
                 memory.untried = Untried(arm, decision.loss)
         elif self._pace.always:
@@ -259,12 +260,16 @@ class HotSwap(Deciding):
         return rewards
 
     def _record(self, arm: int | None, start: StartPoint, rewards: tuple[float, ...]) -> None:
-        probe, trials = self._probe, self._probe.trials
-        first = self._memory.in_force if arm is None else arm
+        probe, memory, trials = self._probe, self._memory, self._probe.trials
+        first = memory.in_force if arm is None else arm
         if arm is not None:
-            self._memory.in_force = arm
+            memory.in_force = arm
+            if probe.to_beat is None:  # there were no trials
+                scale = probe.move.scale(self.base.param_groups[0])
+                memory.last_step = Brief(arm, scale, start.seen, start.aux)
+                return
         loss_before = start.seen if probe.to_beat is None else probe.to_beat
-        self._memory.last_step = StepRecord(
+        memory.last_step = StepRecord(
             start=trials[0][0] if trials else first,
             arm=arm,
             values=self._applied(arm),
@@ -331,7 +336,7 @@ class HotSwap(Deciding):
 
     def statistics(self) -> Statistics:
         """What the bandit knows of each arm: value, count, mean reward and index. Print it."""
-        self._memory.catch_up(self.bandit)
+        self._memory.catch_up(self.bandit, self.reward)
         bandit, state = self.bandit, self._memory.bandit
         columns = (bandit.counts(state), bandit.means(state), bandit.index(state))
         rows = zip(*(column[0].tolist() for column in columns), strict=True)

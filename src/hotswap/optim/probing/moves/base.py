@@ -151,13 +151,6 @@ class Move(ABC):
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
         return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
 
-    def values_of(self, arm: int) -> dict[str, Value]:
-        """What an arm means in the first parameter group, by name."""
-        scale, values = self.scale(self.base.param_groups[0]), self.arms.values(arm)
-        if "lr" in values:
-            values["lr"] = values["lr"] * scale  # type: ignore[operator]  # a float
-        return values
-
     def base_values(self, arm: int) -> dict[str, Value]:
         """What an arm sets in the base optimizer, by name, before `lr` is scaled by group."""
         values = self.arms.values(arm)
