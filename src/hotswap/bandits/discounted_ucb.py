@@ -58,8 +58,9 @@ class DiscountedUCB(Bandit):
 
     def _propose_for_one(self, state: State) -> tuple[Array, State]:
         """The same for one run in NumPy, which sweeps or does not: half of what is done for many falls away."""
-        step = state.step + 1
-        if step.item() < state.counts.shape[1]:
+        step = state.step.copy()
+        step[0] = after = state.step.item() + 1
+        if after < state.counts.shape[1]:
             return state.step, replaced(state, step=step)
         faded = replaced(state, rewards=self.discount * state.rewards, counts=self.discount * state.counts, step=step)
         return self.index(faded).argmax(axis=1), faded

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
+
 from hotswap.arms import Value
 from hotswap.guards import Judgement
 from hotswap.optim.guarding import NO_SNAPSHOT
@@ -71,7 +73,8 @@ class Deciding(WrappingOptimizer):
         Where trials are judged `apart`, by another closure, this loss matters only to arms that are not tried.
         Whether the bandit is unsure depends on all that it could know; otherwise it can wait until it has to propose.
         """
-        pace, memory, told, unsure = self._pace, self._memory, None, False
+        pace, memory, unsure = self._pace, self._memory, False
+        told: Told | None = None
         waiting, state = memory.untried, memory.pace
         if not apart or waiting is not None:
             self._check_loss(loss, "the start point")
@@ -132,6 +135,7 @@ class Deciding(WrappingOptimizer):
             guarding.keep(self._probe)
         return verdict
 
+    @torch.no_grad()
     def _go_back(self, start: StartPoint, earned: float) -> None:
         """Be where the snapshot is, and tell the bandit what the arm has done that was taken last."""
         memory, guarding = self._memory, self._guarding

@@ -162,7 +162,6 @@ class HotSwap(Deciding):
     @overload
     def step(self, closure: None = None, *, trial_closure: Closure, loss: Tensor | float) -> Tensor: ...
     @torch._disable_dynamo  # type: ignore[attr-defined]  # compiled, a step would forget what it has learned
-    @torch.no_grad()
     def step(
         self,
         closure: Closure | None = None,
@@ -188,7 +187,7 @@ class HotSwap(Deciding):
             self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        with self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
+        with torch.no_grad(), self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
             start = probe.gradient_pass(request, trials=self._may_search(), survey=self._is_new_to_guard)
             verdict = self._judge(start.seen)  # f(θ; B); there is g(θ; B), too
             if not verdict.back:
@@ -289,11 +288,14 @@ class HotSwap(Deciding):
         if request.closure is None and request.after_backward is not None:
             with torch.enable_grad():
                 request.after_backward()
-        known, self._memory.search_with = self._memory.search_with, None
-        if request.empty and known is not None:
-            request = request._replace(trial_closure=known[0], loss=known[1])
+        known = self._memory.search_with
+        if known is not None:
+            self._memory.search_with = None
+            if request.empty:
+                request = request._replace(trial_closure=known[0], loss=known[1])
         return request
 
+    @torch.no_grad()
     def _step_without_loss(self) -> None:
         memory = self._memory
         arm = memory.in_force = self._allowed(memory.in_force)

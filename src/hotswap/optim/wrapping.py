@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -33,8 +33,7 @@ from hotswap.states import arrays_of
 __all__ = ["Memory", "Proposal", "WrappingOptimizer"]
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """The arm that a bandit proposes for the next step, and its state after proposing."""
 
     bandit: Bandit

@@ -77,14 +77,21 @@ def request_of(closure: object, trial_closure: object, loss: Tensor | float | No
             "step(loss=...) was called without a trial_closure: it is the trial closure's loss at the start point; "
             "pass both, or neither."
         )
-    for name, function in (("closure", closure), ("trial_closure", trial_closure)):
-        if function is not None and not callable(function):
-            raise ClosureError(
-                f"step({name}=...) must be a function that computes the loss, but it is of type "
-                f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
-            )
-    inner, after_backward = unwrapped(closure) if isinstance(closure, partial) else (closure, None)
-    return Request(inner, trial_closure, loss, after_backward)  # type: ignore[arg-type]  # they are callable, or None
+    inner = _checked("closure", closure)
+    judge = None if trial_closure is None else _checked("trial_closure", trial_closure)
+    after_backward: Callable[[], object] | None = None
+    if isinstance(closure, partial):
+        inner, after_backward = unwrapped(closure)
+    return Request(inner, judge, loss, after_backward)
+
+
+def _checked(name: str, function: object) -> Closure | None:
+    if function is None or callable(function):
+        return function
+    raise ClosureError(
+        f"step({name}=...) must be a function that computes the loss, but it is of type "
+        f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
+    )
 
 
 # --- the gradient pass ------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from torch.optim import Optimizer
 
 from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
+from hotswap.optim.probing.base_step import step_of_base
 from hotswap.optim.probing.closures import Closure, Request, evaluate_trial, run_gradient_pass, scalar
 from hotswap.optim.probing.gradients import NO_GRADIENTS, Clipping, LossScale
 from hotswap.optim.probing.losses import LossReader
@@ -157,6 +158,8 @@ class Probe:
         self._needs_grad = False
         """Whether the trial closure runs a backward of its own."""
         self._unrounded: Mapping[int, Tensor] = NO_GRADIENTS
+        self._parameters: list[Tensor] = []
+        """All that the base had at the start of the step."""
         self._recorded = True
         """Whether trials see the random numbers and buffers that the gradient pass saw."""
 
@@ -198,7 +201,8 @@ class Probe:
         finally:
             if self._saving:
                 self.move.forget()
-            self._stale.mark_used(self.parameters())
+            self._stale.mark_used(self._parameters)
+            self._parameters = []
             self._snapshot.finish()
 
     def gradient_pass(self, request: Request, *, trials: bool = True, survey: bool = False) -> StartPoint:
@@ -297,7 +301,7 @@ class Probe:
             self.move.masters.stepped(self.base, self._unrounded),
             with_values(self.base, self.move.base_values(arm), self.move.scale),
         ):
-            self.base.step()
+            step_of_base(self.base)
 
     def restore(self) -> None:
         """Put the parameters back to θ, bit for bit."""
@@ -331,7 +335,8 @@ class Probe:
     # --- the start point ----------------------------------------------------------------------------------------------
 
     def _start_from_closure(self, closure: Closure, request: Request, *, trials: bool, survey: bool) -> StartPoint:
-        parameters, recorded = self.parameters(), trials or survey
+        parameters = self._parameters = self.parameters()
+        recorded = trials or survey
         unused = self._stale.unused(parameters)
         with self._snapshot.recording(parameters, restart=True) if recorded else self._snapshot.unrecorded():
             passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader)
@@ -367,7 +372,7 @@ class Probe:
 
     def _start_from_gradients(self, request: Request, *, trials: bool) -> StartPoint:
         """Start from gradients that are in `.grad` already."""
-        parameters = self.parameters()
+        parameters = self._parameters = self.parameters()
         if self.loss_scale is not None:
             raise ClosureError(
                 "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "

@@ -48,10 +48,12 @@ class with_values:  # noqa: N801 (used as a function; made by `contextmanager`, 
 
     def __enter__(self) -> None:
         values, groups = self._values, self._base.param_groups
-        ratios = [self._scale(group) for group in groups]
+        rates = [values["lr"] * self._scale(group) for group in groups] if "lr" in values else None
         self._saved = [{name: group[name] for name in values if name in group} for group in groups]
-        for group, ratio in zip(groups, ratios, strict=True):
-            group.update({name: value * ratio if name == "lr" else value for name, value in values.items()})
+        for place, group in enumerate(groups):
+            group.update(values)
+            if rates is not None:
+                group["lr"] = rates[place]
 
     def __exit__(self, *_: object) -> None:
         for group, own in zip(self._base.param_groups, self._saved, strict=True):
@@ -143,6 +145,8 @@ class Move(ABC):
     masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
     finite_unknown: bool = False
     """Whether `check_gradients` has something to find out."""
+    _values: dict[int, dict[str, Value]] = field(default_factory=dict, repr=False)
+    """What arms set in the base optimizer, as far as it was asked for."""
     _copies: Workspace = field(default_factory=Workspace, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
     _finite: FiniteCheck = field(default_factory=FiniteCheck, repr=False)
@@ -151,10 +155,13 @@ class Move(ABC):
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
         return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
 
-    def base_values(self, arm: int) -> dict[str, Value]:
+    def base_values(self, arm: int) -> Mapping[str, Value]:
         """What an arm sets in the base optimizer, by name, before `lr` is scaled by group."""
-        values = self.arms.values(arm)
-        return {name: values[name] for name in values if name not in self.elsewhere} if self.elsewhere else values
+        known = self._values.get(arm)
+        if known is None:
+            values = self.arms.values(arm).items()
+            known = self._values[arm] = {name: value for name, value in values if name not in self.elsewhere}
+        return known
 
     def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
         """Save θ and the gradients: those in `unrounded`, by the parameter's id, where `.grad` is rounded."""
