@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -287,6 +288,24 @@ def test_between_searches_time_passes_for_the_bandit_and_it_learns_from_each_ste
     assert own_entry(optimizer)["bandit"]["step"] == 14
 
 
+def test_a_reward_that_is_put_off_has_the_scale_of_its_own_step() -> None:
+    parameter = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+    reward, bandit = RelativeReduction(memory=0.5), DiscountedUCB(discount=1.0)
+    optimizer = HotSwapSGD([parameter], [0.1], bandit=bandit, reward=reward, search_every=100)
+    losses, first = [], 0.0
+    for offset in [3.0, -5.0, 4.0, -2.0, 7.0]:
+        losses.append(optimizer.step(lambda offset=offset: parameter.square().sum() + offset).item())
+        first = first or sum(optimizer.last_step.rewards)  # type: ignore[union-attr]
+    scale, expected = 0.0, [first]
+    for before, after in pairwise(losses):
+        scale = reward.follow(scale, before)
+        expected.append((before - after) / scale)
+    assert optimizer.statistics()[0].mean == pytest.approx(
+        sum(expected[:1] + expected[2:]) / 4
+    )  # the first had a trial
+    assert optimizer.statistics()[0].count == 4
+
+
 def test_what_is_put_off_is_bounded_and_seen_in_the_statistics() -> None:
     net = model()
     optimizer = HotSwapSGD(net, RATES, bandit=DiscountedUCB(discount=1.0), search_every=1000)
@@ -452,11 +471,13 @@ def test_a_checkpoint_of_searches_in_every_step_goes_on_with_fewer() -> None:
     assert searched(train(net, fresh, batches(2))) == [True, True]
 
 
-def test_another_pace_is_warned_of() -> None:
+def test_another_pace_is_warned_of_and_begins_with_a_search() -> None:
     net = model()
-    saved = HotSwapSGD(net, RATES, search_every=3).state_dict()
+    optimizer, other = HotSwapSGD(net, RATES, search_every=3), HotSwapSGD(net, RATES, search_when="risen")
+    train(net, optimizer, batches(5))
     with pytest.warns(HotSwapWarning, match=r"written with pace=Pace\(every=3"):
-        HotSwapSGD(net, RATES, search_every=5).load_state_dict(saved)
+        other.load_state_dict(optimizer.state_dict())
+    assert searched(train(net, other, batches(1) * 3)) == [True, False, False]  # the mean begins where the loss is
 
 
 # --- bad values -------------------------------------------------------------------------------------------------------

@@ -145,8 +145,6 @@ class Move(ABC):
     masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
     finite_unknown: bool = False
     """Whether `check_gradients` has something to find out."""
-    _values: dict[int, dict[str, Value]] = field(default_factory=dict, repr=False)
-    """What arms set in the base optimizer, as far as it was asked for."""
     _copies: Workspace = field(default_factory=Workspace, repr=False)
     _moving: list[Moving] = field(default_factory=list, repr=False)
     _finite: FiniteCheck = field(default_factory=FiniteCheck, repr=False)
@@ -155,13 +153,10 @@ class Move(ABC):
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
         return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
 
-    def base_values(self, arm: int) -> Mapping[str, Value]:
+    def base_values(self, arm: int) -> dict[str, Value]:
         """What an arm sets in the base optimizer, by name, before `lr` is scaled by group."""
-        known = self._values.get(arm)
-        if known is None:
-            values = self.arms.values(arm).items()
-            known = self._values[arm] = {name: value for name, value in values if name not in self.elsewhere}
-        return known
+        values = self.arms.values(arm)
+        return {name: values[name] for name in values if name not in self.elsewhere} if self.elsewhere else values
 
     def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
         """Save θ and the gradients: those in `unrounded`, by the parameter's id, where `.grad` is rounded."""
