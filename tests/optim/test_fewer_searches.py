@@ -292,18 +292,18 @@ def test_a_reward_that_is_put_off_has_the_scale_of_its_own_step() -> None:
     parameter = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
     reward, bandit = RelativeReduction(memory=0.5), DiscountedUCB(discount=1.0)
     optimizer = HotSwapSGD([parameter], [0.1], bandit=bandit, reward=reward, search_every=100)
-    losses, first = [], 0.0
+    losses, tried = [], []
     for offset in [3.0, -5.0, 4.0, -2.0, 7.0]:
         losses.append(optimizer.step(lambda offset=offset: parameter.square().sum() + offset).item())
-        first = first or sum(optimizer.last_step.rewards)  # type: ignore[union-attr]
-    scale, expected = 0.0, [first]
+        tried += optimizer.last_step.rewards  # type: ignore[union-attr]
+    assert len(tried) == 1  # in the first step, the only search
+    scale, untried = 0.0, []
     for before, after in pairwise(losses):
         scale = reward.follow(scale, before)
-        expected.append((before - after) / scale)
-    assert optimizer.statistics()[0].mean == pytest.approx(
-        sum(expected[:1] + expected[2:]) / 4
-    )  # the first had a trial
-    assert optimizer.statistics()[0].count == 4
+        untried.append((before - after) / scale)
+    row = optimizer.statistics()[0]
+    assert row.count == 4
+    assert row.mean == pytest.approx((tried[0] + sum(untried[1:])) / 4)
 
 
 def test_what_is_put_off_is_bounded_and_seen_in_the_statistics() -> None:

@@ -53,8 +53,12 @@ class Deciding(WrappingOptimizer):
             known = memory.proposal = Proposal(self.bandit, arm.item(), state)
         return known
 
-    def _tell(self, arm: int, reward: float) -> None:
-        """Tell the bandit what an arm was worth, before it proposes."""
+    def _tell(self, told: Told | None) -> None:
+        """Tell the bandit what has come of an arm, where something is known, before it proposes."""
+        if told is not None:
+            self._tell_reward(told.arm, told.reward(self.reward))
+
+    def _tell_reward(self, arm: int, reward: float) -> None:
         memory = self._memory
         memory.catch_up(self.bandit, self.reward)
         memory.bandit = self.bandit.observe(memory.bandit, [[arm]], [[reward]])
@@ -83,13 +87,11 @@ class Deciding(WrappingOptimizer):
         if not pace.always:
             state = pace.follow(state, loss)
         if pace.when == "unsure":
-            if told is not None:
-                self._tell(told.arm, told.reward(self.reward))
+            self._tell(told)
             told = None
             unsure = bool(self.bandit.unsure(self._propose().state)[0])
         if pace.due(state, unsure):
-            if told is not None:
-                self._tell(told.arm, told.reward(self.reward))
+            self._tell(told)
             return Decision(loss, self._propose(), None, state)
         if apart:
             self._check_loss(loss, "the start point")
@@ -143,7 +145,7 @@ class Deciding(WrappingOptimizer):
         guarding.go_back(self._probe)
         if self._checks.first_time("went back"):
             warn_of_going_back(start.seen, self._applied(memory.in_force).items())
-        self._tell(memory.in_force, earned)
+        self._tell_reward(memory.in_force, earned)
         memory.last_step = StepRecord(
             start=memory.in_force,
             arm=None,

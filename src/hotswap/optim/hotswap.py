@@ -246,9 +246,10 @@ class HotSwap(Deciding):
         before = decision.loss if self._probe.to_beat is None else self._probe.to_beat
         memory.reward_scale = self.reward.follow(memory.reward_scale, before)
         rewards: tuple[float, ...] = ()
-        self._pass_time(decision)
         if trials:
             rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
+        self._pass_time(decision)
+        if trials:
             memory.bandit = self.bandit.observe(memory.bandit, [[tried for tried, _ in trials]], [rewards])
         memory.untried = None
         if arm is not None and not (trials and arm in dict(trials)):
