@@ -7,9 +7,9 @@ search cannot be less than
 
 with both times and T measured in the same run. The overhead is the measured ratio over that limit.
 
-Steps without trials are measured beside them: those of a search that tries nothing, which take what the bandit
-proposes, and those between two searches that are far apart. Their ratio to a step of torch's SGD is to be at most 1.05.
-And the mean over all steps where every tenth searches.
+Steps without trials are measured beside them: those of `NoSearch`, which take what the bandit proposes, and those
+between two searches that are far apart. Their ratio to a step of torch's SGD is to be at most 1.05. And the mean over
+all steps where every tenth searches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -32,30 +32,6 @@ import hotswap
 from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
 from benchmarks.networks import Tagger, images, paper_network, tokens, wide_network
 from benchmarks.protections import protections
-from hotswap.arrays import Array
-from hotswap.searches import Search
-
-
-class At(NamedTuple):
-    """A walk that is over where it begins."""
-
-    arm: Array
-    done: Array
-
-
-class TriesNothing(Search):
-    """Takes what the bandit proposes."""
-
-    tries = False
-
-    def begin(self, proposal: Array, loss_before: Array, *, arms: int, row: int | None = None) -> At:
-        return At(proposal, proposal >= 0)
-
-    def observe(self, walk: At, loss: Array, expected: Array | None = None) -> At:
-        return walk
-
-    def choose(self, walk: At) -> Array:
-        return walk.arm
 
 
 @dataclass(frozen=True)
@@ -111,7 +87,7 @@ def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Meas
     sgd, hot = torch.optim.SGD(plain.parameters(), lr=0.01), hotswap.HotSwapSGD(swapped.parameters())
     rates = hotswap.log_grid(1e-2, 1e-4, 33)  # none of them can spoil a run
     settings: dict[str, dict[str, Any]] = {
-        "untried": {"search": TriesNothing()},
+        "untried": {"search": hotswap.NoSearch()},
         "between": {"search_every": 10**9},
         "tenth": {"search_every": 10},
     }

@@ -49,6 +49,11 @@ def test_a_loss_that_is_not_finite_leaves_the_mean(bad: float) -> None:
     assert Pace(5).follow(state, bad) == state
 
 
+@pytest.mark.parametrize("when", [None, "unsure"])
+def test_the_mean_is_followed_only_where_it_is_asked_for(when: Any) -> None:
+    assert walk(Pace(2, when), [4.0, 2.0, 3.0])[1] == PaceState(0, 0.0, 0.0)
+
+
 def test_many_runs_decide_as_each_of_them_alone(array: Callable[[Any], Any]) -> None:
     pace = Pace(4, "risen", memory=0.5)
     series = [[3.0, 2.0, 5.0, 1.0, 1.0, 9.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [6.0, 5.0, math.nan, 3.0, 2.0, 1.0]]

@@ -63,7 +63,7 @@ class Arms:
 
     def __len__(self) -> int:
         """K, the number of arms."""
-        return math.prod(len(axis) for axis in self.axes)
+        return math.prod(map(len, self.axes))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -81,10 +81,10 @@ def added_at(array: Array, place: Array, value: Array, counts: Array | None = No
     """
     if isinstance(array, np.ndarray):
         added = array.copy()
-        for run, row in enumerate(added):
-            for trial, (at, number) in enumerate(zip(place[run], value[run], strict=True)):
+        for run, (ats, numbers) in enumerate(zip(place, value, strict=True)):
+            for trial, (at, number) in enumerate(zip(ats, numbers, strict=True)):
                 if counts is None or counts[run][trial]:
-                    row[at] += number
+                    added[run, at] += number
         return added
     torch = sys.modules["torch"]
     there = place[:, :, None] == torch.arange(array.shape[1], device=array.device)  # no atomics: sums in a fixed order

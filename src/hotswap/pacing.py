@@ -23,7 +23,7 @@ class PaceState(NamedTuple):
     since: Array
     """`(R,)` int64: how many steps there have been since the latest search; −1 before the first."""
     mean: Array
-    """`(R,)` float64: a running mean of the loss."""
+    """`(R,)` float64: a running mean of the loss, where `when` is `"risen"`, and else 0."""
     reference: Array
     """`(R,)` float64: what that mean was at the latest search."""
 
@@ -69,6 +69,8 @@ class Pace:
 
         The mean leaves out a loss that is not finite: it would never be a number again.
         """
+        if self.when != "risen":
+            return state
         xp = namespace(loss)
         mean = xp.where(state.since < 0, loss, self.memory * state.mean + (1 - self.memory) * loss)
         return state._replace(mean=xp.where(xp.isfinite(loss), mean, state.mean))
@@ -87,7 +89,7 @@ class Pace:
     def after(self, state: PaceState, searched: Array) -> PaceState:
         """The state after the step."""
         where = namespace(state.mean).where
-        return state._replace(
-            since=where(searched, 0, state.since + 1),
-            reference=where(searched, state.mean, state.reference),
-        )
+        since = where(searched, 0, state.since + 1)
+        if self.when != "risen":
+            return PaceState(since, state.mean, state.reference)
+        return PaceState(since, state.mean, where(searched, state.mean, state.reference))

@@ -38,7 +38,7 @@ def arrays_of(state: Any) -> dict[str, Array]:
 
 def replaced(state: S, arrays: Mapping[str, Array] | None = None, /, **named: Array) -> S:
     """The same state with other arrays in the fields that are named."""
-    new = {**(arrays or {}), **named}
+    new = {**arrays, **named} if arrays else named
     if isinstance(state, tuple) and hasattr(state, "_replace"):
         changed: S = state._replace(**new)
         return changed

@@ -76,6 +76,43 @@ def test_numpy_and_torch_agree_to_the_bit() -> None:
         assert array.tolist() == getattr(theirs, name).tolist()
 
 
+@given(seed=st.integers(0, 2**32 - 1), arms=st.integers(1, 40), exploration=st.sampled_from([0.0, 1e-8, 2.0]))
+@settings(max_examples=60, deadline=None)
+def test_one_run_takes_a_shorter_way_to_the_same_numbers(seed: int, arms: int, exploration: float) -> None:
+    """An optimizer has one run; beside another one, which it does not know of, it must be the same to the bit."""
+    random, bandit = np.random.default_rng(seed), DiscountedUCB(0.9, exploration)
+    alone, beside = bandit.start(1, arms), bandit.start(2, arms)
+    for _ in range(arms + 30):
+        arm, alone = bandit.propose(alone)
+        both, beside = bandit.propose(beside)
+        assert arm.dtype == both.dtype
+        assert arm.tolist() == both.tolist()[:1]
+        tried = random.integers(0, arms, 3).tolist()
+        earned = random.normal(size=3).tolist()
+        alone = bandit.observe(alone, [tried], [earned])
+        beside = bandit.observe(beside, np.array([tried, tried[::-1]]), np.array([earned, earned]))
+        assert np.array_equal(bandit.index(alone)[0], bandit.index(beside)[0])
+        for name, array in alone._asdict().items():
+            assert array.dtype == getattr(beside, name).dtype
+            assert array[0].tolist() == getattr(beside, name)[0].tolist()
+
+
+def test_a_proposal_leaves_the_state_before_it_as_it_was() -> None:
+    bandit = DiscountedUCB(0.5)
+    for step in (0, 9):
+        before = made(np.asarray, [1.0, 3.0], [2.0, 3.0], step)
+        bandit.observe(bandit.propose(before)[1], [[0]], [[1.0]])
+        assert [field.tolist() for field in before] == [[[1.0, 3.0]], [[2.0, 3.0]], [step]]
+
+
+def test_trials_that_did_not_happen_are_left_out_of_lists_too() -> None:
+    after = DiscountedUCB().observe(
+        made(np.asarray, [0.0, 0.0], [0.0, 0.0], 3), [[0, 1]], [[5.0, 2.0]], [[False, True]]
+    )
+    assert after.rewards.tolist() == [[0.0, 2.0]]
+    assert after.counts.tolist() == [[0.0, 1.0]]
+
+
 def test_one_arm(array: Make) -> None:
     bandit = DiscountedUCB()
     arm, now = bandit.propose(bandit.start(2, 1, array.device))

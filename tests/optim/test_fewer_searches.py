@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from hotswap import (
     HotSwapSGD,
     HotSwapWarning,
     LossError,
+    NoSearch,
     RelativeReduction,
     SettingError,
     UnsupportedError,
@@ -41,7 +43,6 @@ from tests.optim.helpers import (
     train,
     weights,
 )
-from tests.optim.untried import TakesTheProposal
 
 RATES = [1.0, 0.3, 0.1, 0.03]
 
@@ -52,9 +53,9 @@ BUILDS: dict[str, Callable[[nn.Module], HotSwap]] = {
     "risen": lambda net: HotSwapSGD(net, RATES, search_when="risen"),
     "unsure": lambda net: HotSwapSGD(net, RATES, bandit=DiscountedUCB(exploration=1e-3), search_when="unsure"),
     "either": lambda net: HotSwapSGD(net, RATES, search_every=5, search_when="risen"),
-    "none": lambda net: HotSwapSGD(net, RATES, search=TakesTheProposal()),
-    "none, every third": lambda net: HotSwapSGD(net, RATES, search=TakesTheProposal(), search_every=3),
-    "none, relative": lambda net: HotSwapSGD(net, RATES, search=TakesTheProposal(), reward=RelativeReduction()),
+    "none": lambda net: HotSwapSGD(net, RATES, search=NoSearch()),
+    "none, every third": lambda net: HotSwapSGD(net, RATES, search=NoSearch(), search_every=3),
+    "none, relative": lambda net: HotSwapSGD(net, RATES, search=NoSearch(), reward=RelativeReduction()),
     "product": lambda net: HotSwap(
         torch.optim.Adam(net.parameters()), {"lr": [0.1, 0.01], "betas": [(0.9, 0.99), (0.5, 0.9)]}, search_every=3
     ),
@@ -105,7 +106,7 @@ def test_it_searches_when_the_loss_has_risen() -> None:
 
 def test_a_search_without_trials_takes_what_the_bandit_proposes() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, RATES, search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, RATES, search=NoSearch())
     records = train(net, optimizer, batches(3))
     assert [record.arm for record in records] == [0, 1, 2]  # the sweep
     assert all(math.isnan(record.loss_after) for record in records)
@@ -113,7 +114,7 @@ def test_a_search_without_trials_takes_what_the_bandit_proposes() -> None:
 
 def test_between_proposals_a_search_without_trials_keeps_what_is_in_force() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, RATES, search=TakesTheProposal(), search_every=3)
+    optimizer = HotSwapSGD(net, RATES, search=NoSearch(), search_every=3)
     arms = [record.arm for record in train(net, optimizer, batches(30))]
     assert all(len(set(arms[first : first + 3])) == 1 for first in range(0, 30, 3))
     assert len(set(arms)) > 1
@@ -133,7 +134,7 @@ def test_a_step_without_trials_is_the_bases_step(base: str) -> None:
         }[base](n)
         for n in (twin, net)
     )
-    optimizer = HotSwap(inner, {"lr": [0.1]}, search=TakesTheProposal(), module=net)
+    optimizer = HotSwap(inner, {"lr": [0.1]}, search=NoSearch(), module=net)
     for batch in batches(8):
         state = torch.get_rng_state()
         loss = optimizer.step(loss_of(net, batch))
@@ -154,7 +155,7 @@ def test_nothing_is_copied_and_no_random_state_is_read(monkeypatch: pytest.Monke
     net = noisy()
     between = HotSwapSGD(net, RATES, search_every=100)
     between.step(loss_of(net, batches(1)[0]))
-    untried = HotSwapSGD(net, RATES, search=TakesTheProposal())
+    untried = HotSwapSGD(net, RATES, search=NoSearch())
     for owner, name in ((Move, "prepare"), (RandomState, "read"), (RandomState, "write"), (BufferSnapshot, "read")):
         monkeypatch.setattr(owner, name, refuse)
     evaluations: list[int] = []
@@ -173,7 +174,7 @@ def test_nothing_is_copied_and_no_random_state_is_read(monkeypatch: pytest.Monke
 def test_clipping_and_groups_and_schedulers_hold() -> None:
     first, second = (nn.Parameter(torch.tensor([3.0, 4.0])) for _ in range(2))
     groups = [{"params": [first], "lr": 1.0}, {"params": [second], "lr": 0.1}]
-    optimizer = HotSwapSGD(groups, [0.5], search=TakesTheProposal(), clip_norm=math.sqrt(2.0))
+    optimizer = HotSwapSGD(groups, [0.5], search=NoSearch(), clip_norm=math.sqrt(2.0))
     schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, 0.5, total_iters=1)
     optimizer.step(lambda: 0.5 * (first.square().sum() + second.square().sum()))
     assert optimizer.last_step.values == {"lr": 0.25}  # type: ignore[union-attr]
@@ -184,7 +185,7 @@ def test_clipping_and_groups_and_schedulers_hold() -> None:
 
 def test_a_scale_of_zero_moves_nothing_and_waits_for_no_reward() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, RATES, momentum=0.9, search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, RATES, momentum=0.9, search=NoSearch())
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: float(t > 0))
     before = weights(net)
     optimizer.step(loss_of(net, batches(1)[0]))
@@ -199,7 +200,7 @@ def test_a_scale_of_zero_moves_nothing_and_waits_for_no_reward() -> None:
 
 def test_an_overflow_leaves_the_step_out() -> None:
     parameter = nn.Parameter(torch.tensor([1.0]))
-    optimizer = HotSwapSGD([parameter], RATES, search=TakesTheProposal(), loss_scale=2.0**127)
+    optimizer = HotSwapSGD([parameter], RATES, search=NoSearch(), loss_scale=2.0**127)
     optimizer.step(lambda: (parameter * 100).square().sum())
     assert parameter.item() == 1.0
     assert optimizer.last_step.arm is None  # type: ignore[union-attr]
@@ -208,7 +209,7 @@ def test_an_overflow_leaves_the_step_out() -> None:
 
 def test_master_weights_move_where_the_parameters_cannot() -> None:
     net = model(dtype=torch.bfloat16)
-    optimizer = HotSwapSGD(net, [1e-4], search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, [1e-4], search=NoSearch())
     data = [(x.bfloat16(), y) for x, y in batches(3)]
     train(net, optimizer, data[:1])
     before = masters_of(optimizer)
@@ -220,7 +221,7 @@ def test_master_weights_move_where_the_parameters_cannot() -> None:
 
 def test_a_small_gradient_in_float16_survives_the_loss_scale() -> None:
     parameter = nn.Parameter(torch.ones(2, dtype=torch.float16))
-    optimizer = HotSwapSGD([parameter], [1.0], search=TakesTheProposal(), loss_scale=65536.0)
+    optimizer = HotSwapSGD([parameter], [1.0], search=NoSearch(), loss_scale=65536.0)
     optimizer.step(lambda: (parameter * 1e-4).sum() * 1e-4 + 1.0)  # a gradient of 1e-8, which float16 does not have
     torch.testing.assert_close(masters_of(optimizer)[0], torch.full((2,), 1.0) - 1e-8, rtol=1e-9, atol=0)
 
@@ -228,11 +229,11 @@ def test_a_small_gradient_in_float16_survives_the_loss_scale() -> None:
 def test_sparse_gradients() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     before = table.weight.detach().clone()
-    optimizer = HotSwapSGD(table, [0.5], search=TakesTheProposal())
+    optimizer = HotSwapSGD(table, [0.5], search=NoSearch())
     optimizer.step(lambda: table(torch.tensor([1])).square().sum())
     torch.testing.assert_close(table.weight.detach()[1], before[1] * 0.0)
     assert torch.equal(table.weight.detach()[0], before[0])
-    clipped = HotSwapSGD(table, [0.5], search=TakesTheProposal(), clip_norm=1.0)
+    clipped = HotSwapSGD(table, [0.5], search=NoSearch(), clip_norm=1.0)
     with pytest.raises(UnsupportedError, match="sparse gradient cannot be clipped"):
         clipped.step(lambda: table(torch.tensor([1])).square().sum())
 
@@ -242,7 +243,7 @@ def test_sparse_gradients() -> None:
 
 def test_an_untried_arm_is_rewarded_with_the_loss_of_the_next_step() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, RATES, bandit=DiscountedUCB(discount=0.5), search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, RATES, bandit=DiscountedUCB(discount=0.5), search=NoSearch())
     losses = [optimizer.step(loss_of(net, batch)).item() for batch in batches(5)]
     rows = optimizer.statistics()
     # arms 0, 1, 2 in the sweep; the fourth proposal is arm 3, which nobody has tried, and halves what was known
@@ -255,7 +256,7 @@ def test_an_untried_arm_is_rewarded_with_the_loss_of_the_next_step() -> None:
 
 def test_the_scale_of_a_relative_reward_is_that_of_the_step_that_took_the_arm() -> None:
     parameter = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
-    optimizer = HotSwapSGD([parameter], [0.1, 0.05], search=TakesTheProposal(), reward=RelativeReduction(memory=0.5))
+    optimizer = HotSwapSGD([parameter], [0.1, 0.05], search=NoSearch(), reward=RelativeReduction(memory=0.5))
     offsets = [-3.0, -5.0, -4.0]
     losses = [optimizer.step(lambda offset=offset: parameter.square().sum() + offset).item() for offset in offsets]
     first, second = abs(losses[0]), 0.5 * abs(losses[0]) + 0.5 * abs(losses[1])
@@ -287,6 +288,24 @@ def test_between_searches_time_passes_for_the_bandit_and_it_learns_from_each_ste
     assert own_entry(optimizer)["bandit"]["step"] == 14
 
 
+def test_a_reward_that_is_put_off_has_the_scale_of_its_own_step() -> None:
+    parameter = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+    reward, bandit = RelativeReduction(memory=0.5), DiscountedUCB(discount=1.0)
+    optimizer = HotSwapSGD([parameter], [0.1], bandit=bandit, reward=reward, search_every=100)
+    losses, tried = [], []
+    for offset in [3.0, -5.0, 4.0, -2.0, 7.0]:
+        losses.append(optimizer.step(lambda offset=offset: parameter.square().sum() + offset).item())
+        tried += optimizer.last_step.rewards  # type: ignore[union-attr]
+    assert len(tried) == 1  # in the first step, the only search
+    scale, untried = 0.0, []
+    for before, after in pairwise(losses):
+        scale = reward.follow(scale, before)
+        untried.append((before - after) / scale)
+    row = optimizer.statistics()[0]
+    assert row.count == 4
+    assert row.mean == pytest.approx((tried[0] + sum(untried[1:])) / 4)
+
+
 def test_what_is_put_off_is_bounded_and_seen_in_the_statistics() -> None:
     net = model()
     optimizer = HotSwapSGD(net, RATES, bandit=DiscountedUCB(discount=1.0), search_every=1000)
@@ -299,7 +318,7 @@ def test_what_is_put_off_is_bounded_and_seen_in_the_statistics() -> None:
 
 def test_a_step_without_a_loss_between_leaves_the_reward_out() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, RATES, search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, RATES, search=NoSearch())
     train(net, optimizer, batches(2))
     counts = sum(row.count for row in optimizer.statistics())
     with pytest.warns(HotSwapWarning, match="without a closure"):
@@ -348,7 +367,7 @@ def test_between_searches_a_trial_closure_is_not_evaluated() -> None:
 def test_accumulation_and_pairs_and_own_backwards_work_without_trials() -> None:
     net, twin, third, data = model(), model(), model(), batches(2)
     nets = (net, twin, third)
-    optimizers = [HotSwapSGD(n, [0.1], search=TakesTheProposal()) for n in nets]
+    optimizers = [HotSwapSGD(n, [0.1], search=NoSearch()) for n in nets]
 
     def own() -> torch.Tensor:
         optimizers[2].zero_grad()
@@ -369,7 +388,7 @@ def test_accumulation_and_pairs_and_own_backwards_work_without_trials() -> None:
 
 def test_gradients_from_before_are_still_noticed() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, [0.1], search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, [0.1], search=NoSearch())
     closure = loss_of(net, batches(1)[0])
     for again in range(2):  # the second time it is warned of
         closure().backward()
@@ -379,7 +398,7 @@ def test_gradients_from_before_are_still_noticed() -> None:
 
 def test_step_hooks_run_once() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, [0.1], search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, [0.1], search=NoSearch())
     calls: list[str] = []
     optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
     optimizer.register_step_post_hook(lambda *_: calls.append("after"))
@@ -393,7 +412,7 @@ def test_step_hooks_run_once() -> None:
 @pytest.mark.parametrize(("loss", "message"), [(math.nan, "is nan"), (-1.0, "is -1")])
 def test_a_loss_that_cannot_be_judged_is_refused_and_nothing_moves(loss: float, message: str) -> None:
     net = model()
-    optimizer = HotSwapSGD(net, RATES, momentum=0.9, search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, RATES, momentum=0.9, search=NoSearch())
     train(net, optimizer, batches(2))
     before, known = weights(net), own_entry(optimizer)
     buffers = [state["momentum_buffer"].clone() for state in optimizer.state.values()]
@@ -452,11 +471,13 @@ def test_a_checkpoint_of_searches_in_every_step_goes_on_with_fewer() -> None:
     assert searched(train(net, fresh, batches(2))) == [True, True]
 
 
-def test_another_pace_is_warned_of() -> None:
+def test_another_pace_is_warned_of_and_begins_with_a_search() -> None:
     net = model()
-    saved = HotSwapSGD(net, RATES, search_every=3).state_dict()
+    optimizer, other = HotSwapSGD(net, RATES, search_every=3), HotSwapSGD(net, RATES, search_when="risen")
+    train(net, optimizer, batches(5))
     with pytest.warns(HotSwapWarning, match=r"written with pace=Pace\(every=3"):
-        HotSwapSGD(net, RATES, search_every=5).load_state_dict(saved)
+        other.load_state_dict(optimizer.state_dict())
+    assert searched(train(net, other, batches(1) * 3)) == [True, False, False]  # the mean begins where the loss is
 
 
 # --- bad values -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hotswap import DiscountedUCB, Guard, HotSwap, HotSwapSGD, HotSwapWarning, LossError, SettingError
+from hotswap import DiscountedUCB, Guard, HotSwap, HotSwapSGD, HotSwapWarning, LossError, NoSearch, SettingError
 from tests.optim.helpers import (
     batches,
     loss_of,
@@ -25,7 +25,6 @@ from tests.optim.helpers import (
     train,
     weights,
 )
-from tests.optim.untried import TakesTheProposal
 
 QUICK = Guard(factor=1.5, steps=2, every=4, memory=0.0)
 PATIENT = Guard(factor=10.0, every=4)
@@ -38,12 +37,12 @@ def spoiled(net: nn.Module, batch: Any, by: float = math.nan) -> Callable[[], Te
 
 
 BUILDS: dict[str, Callable[[nn.Module], HotSwap]] = {
-    "sgd": lambda net: HotSwapSGD(net, [0.1, 0.01], momentum=0.9, search=TakesTheProposal(), guard=PATIENT),
+    "sgd": lambda net: HotSwapSGD(net, [0.1, 0.01], momentum=0.9, search=NoSearch(), guard=PATIENT),
     "adam": lambda net: HotSwap(
-        torch.optim.Adam(net.parameters(), amsgrad=True), {"lr": [0.1, 0.01]}, search=TakesTheProposal(), guard=PATIENT
+        torch.optim.Adam(net.parameters(), amsgrad=True), {"lr": [0.1, 0.01]}, search=NoSearch(), guard=PATIENT
     ),
     "exact": lambda net: HotSwap(
-        torch.optim.Adafactor(net.parameters()), {"lr": [0.1, 0.01]}, search=TakesTheProposal(), guard=PATIENT
+        torch.optim.Adafactor(net.parameters()), {"lr": [0.1, 0.01]}, search=NoSearch(), guard=PATIENT
     ),
     "with a search": lambda net: HotSwapSGD(net, [0.1, 0.01], momentum=0.9, guard=PATIENT),
     "every third": lambda net: HotSwapSGD(net, [0.1, 0.01], momentum=0.9, guard=PATIENT, search_every=3),
@@ -96,7 +95,7 @@ def test_everything_is_again_as_it_was_at_the_snapshot(build: str) -> None:
 
 def test_the_loss_may_rise_but_not_for_too_long_nor_too_far() -> None:
     net, batch = model(), batches(1)[0]
-    optimizer = HotSwapSGD(net, [1e-6], search=TakesTheProposal(), guard=QUICK)
+    optimizer = HotSwapSGD(net, [1e-6], search=NoSearch(), guard=QUICK)
     marks = []
     for by in (1.0, 1.4, 1.6, 1.0, 1.6, 1.6, 1.0):
         optimizer.step(spoiled(net, batch, by))
@@ -107,7 +106,7 @@ def test_the_loss_may_rise_but_not_for_too_long_nor_too_far() -> None:
 def test_the_guilty_arm_is_told_of_and_no_rate_as_large_is_taken_until_the_next_snapshot() -> None:
     net, data = model(), batches(12)
     bandit = DiscountedUCB(discount=1.0, exploration=0.0)
-    optimizer = HotSwapSGD(net, [0.3, 0.2, 0.1], bandit=bandit, search=TakesTheProposal(), guard=QUICK)
+    optimizer = HotSwapSGD(net, [0.3, 0.2, 0.1], bandit=bandit, search=NoSearch(), guard=QUICK)
     optimizer.step(loss_of(net, data[0]))  # takes arm 0
     assert optimizer.last_step.arm == 0  # type: ignore[union-attr]
     optimizer.step(spoiled(net, data[1]))
@@ -144,7 +143,7 @@ def test_values_in_force_are_lowered_too() -> None:
 
 def test_before_the_first_snapshot_there_is_no_way_back() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, [0.1], search=TakesTheProposal(), guard=QUICK)
+    optimizer = HotSwapSGD(net, [0.1], search=NoSearch(), guard=QUICK)
     before = weights(net)
     with pytest.raises(LossError, match="is nan"):
         optimizer.step(spoiled(net, batches(1)[0]))
@@ -156,7 +155,7 @@ def test_before_the_first_snapshot_there_is_no_way_back() -> None:
 
 def test_a_negative_loss_is_refused_with_or_without_a_guard() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, [0.1], search=TakesTheProposal(), guard=QUICK)
+    optimizer = HotSwapSGD(net, [0.1], search=NoSearch(), guard=QUICK)
     train(net, optimizer, batches(2))
     with pytest.raises(LossError, match="RelativeReduction"):
         optimizer.step(spoiled(net, batches(1)[0], -1.0))
@@ -165,7 +164,7 @@ def test_a_negative_loss_is_refused_with_or_without_a_guard() -> None:
 @pytest.mark.filterwarnings("default")
 def test_it_is_warned_of_once() -> None:
     net = model()
-    optimizer = HotSwapSGD(net, [0.1], search=TakesTheProposal(), guard=QUICK)
+    optimizer = HotSwapSGD(net, [0.1], search=NoSearch(), guard=QUICK)
     train(net, optimizer, batches(2))
     with pytest.warns(HotSwapWarning, match=r"gone back to its snapshot\. What was taken last was lr=0\.1") as caught:
         optimizer.step(spoiled(net, batches(1)[0]))
@@ -178,9 +177,7 @@ def test_a_step_that_destroys_the_weights_is_undone() -> None:
     """Without a search nothing else saves a run from a rate that is much too large."""
     net = model()
     bandit = DiscountedUCB(exploration=0.0)
-    optimizer = HotSwapSGD(
-        net, [1e30, 0.3, 0.1], bandit=bandit, search=TakesTheProposal(), guard=Guard(every=10, steps=3)
-    )
+    optimizer = HotSwapSGD(net, [1e30, 0.3, 0.1], bandit=bandit, search=NoSearch(), guard=Guard(every=10, steps=3))
     losses = [record.loss_before for record in train(net, optimizer, batches(150))]
     assert optimizer.rollbacks >= 1
     assert all(torch.isfinite(parameter).all() for parameter in net.parameters())
@@ -190,7 +187,7 @@ def test_a_step_that_destroys_the_weights_is_undone() -> None:
 def test_master_weights_go_back() -> None:
     net = model(dtype=torch.bfloat16)
     data = [(x.bfloat16(), y) for x, y in batches(6)]
-    optimizer = HotSwapSGD(net, [1e-4], search=TakesTheProposal(), guard=Guard(every=100))
+    optimizer = HotSwapSGD(net, [1e-4], search=NoSearch(), guard=Guard(every=100))
     start = [parameter.float() for parameter in weights(net)]
     train(net, optimizer, data[:4])
     assert not same(masters_of(optimizer), start)
@@ -209,7 +206,7 @@ def test_what_the_base_writes_into_its_groups_goes_back_and_a_scheduler_does_not
     net, data = model(), batches(9)
     base = CountsInItsGroup(net.parameters(), lr=1.0)
     base.param_groups[0]["k"] = 0
-    optimizer = HotSwap(base, {"lr": [0.1]}, search=TakesTheProposal(), guard=Guard(every=4))
+    optimizer = HotSwap(base, {"lr": [0.1]}, search=NoSearch(), guard=Guard(every=4))
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     for batch in data[:7]:
         optimizer.step(loss_of(net, batch))
@@ -222,7 +219,7 @@ def test_what_the_base_writes_into_its_groups_goes_back_and_a_scheduler_does_not
 
 def test_parameters_that_came_later_stay() -> None:
     net, late = model(), nn.Parameter(torch.ones(3))
-    optimizer = HotSwapSGD(net.parameters(), [0.1], momentum=0.5, search=TakesTheProposal(), guard=Guard(every=100))
+    optimizer = HotSwapSGD(net.parameters(), [0.1], momentum=0.5, search=NoSearch(), guard=Guard(every=100))
     train(net, optimizer, batches(1))
     optimizer.add_param_group({"params": [late]})
     optimizer.step(lambda: loss_of(net, batches(1)[0])() + late.square().sum())
@@ -234,7 +231,7 @@ def test_parameters_that_came_later_stay() -> None:
 
 def test_the_modules_are_found_without_being_named() -> None:
     net = noisy()
-    optimizer = HotSwapSGD(net.parameters(), [0.1], search=TakesTheProposal(), guard=Guard(every=100))
+    optimizer = HotSwapSGD(net.parameters(), [0.1], search=NoSearch(), guard=Guard(every=100))
     train(net, optimizer, batches(1))
     kept = [buffer.clone() for buffer in net.buffers()]
     train(net, optimizer, batches(3))

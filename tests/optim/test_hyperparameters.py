@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hotswap import Arms, Bandit, DiscountedUCB, HotSwap, SettingError
+from hotswap import Arms, Bandit, CheckpointError, DiscountedUCB, FactoredBandit, HotSwap, NoSearch, SettingError
 from hotswap.optim.probing.moves import REFUSED_BASES
-from tests.optim.helpers import batches, loss_of, model, same, train, weights
+from tests.optim.helpers import batches, loss_of, model, own_entry, same, through_a_file, train, weights
 
 OTHERS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.5, "dampening": 0.1, "weight_decay": 0.1},
@@ -110,28 +110,65 @@ def test_an_unknown_name_lists_what_there_is() -> None:
         )
 
 
-def test_one_bandit_for_each_hyperparameter() -> None:
-    bandits = pytest.importorskip("hotswap.bandits")
-    if not hasattr(bandits, "FactoredBandit"):
-        pytest.skip("there is no FactoredBandit yet")
+def factored(net: nn.Module, **settings: Any) -> HotSwap:
+    """Arms over two rates and three momenta: one bandit for all six combinations would have six statistics."""
+    base = torch.optim.SGD(net.parameters(), lr=1.0)
+    return HotSwap(base, {"lr": [0.3, 0.1], "momentum": [0.9, 0.5, 0.0]}, factored=True, **settings)
+
+
+def test_one_bandit_for_each_hyperparameter_has_a_statistic_for_each_value() -> None:
     net = model()
-    optimizer = HotSwap(
-        torch.optim.SGD(net.parameters(), lr=1.0), {"lr": [0.3, 0.1], "momentum": [0.9, 0.5, 0.0]}, factored=True
-    )
-    assert isinstance(optimizer.bandit, bandits.FactoredBandit)
+    optimizer = factored(net)
+    assert isinstance(optimizer.bandit, FactoredBandit)
+    assert optimizer.bandit.shape == (3, 2)
+    losses = [optimizer.step(loss_of(net, batch)) for batch in batches(60)]
+    assert sum(losses[-10:]) < sum(losses[:10])
+    learned = own_entry(optimizer)["bandit"]
+    assert learned["axis0_counts"].shape == (1, 3)  # of momentum
+    assert learned["axis1_counts"].shape == (1, 2)  # of the rate
+    assert (learned["axis0_counts"] > 0).all()
+    assert (learned["axis1_counts"] > 0).all()
+
+
+def test_what_is_said_of_a_combination_is_what_is_known_of_its_values() -> None:
+    net = model()
+    optimizer = factored(net)
     records = train(net, optimizer, batches(30))
-    assert len({record.values["momentum"] for record in records}) > 1
-    assert len(str(optimizer.statistics()).splitlines()) == 7
+    assert {arm // 2 for record in records for arm, _ in record.trials} == {0, 1, 2}  # every momentum was tried
+    learned, rows = own_entry(optimizer)["bandit"], optimizer.statistics()
+    means = [learned[f"axis{axis}_rewards"][0] / learned[f"axis{axis}_counts"][0] for axis in (0, 1)]
+    for arm, row in enumerate(rows):
+        momentum, rate = divmod(arm, 2)
+        assert row.values == {"momentum": (0.9, 0.5, 0.0)[momentum], "lr": (0.3, 0.1)[rate]}
+        assert row.mean == pytest.approx((means[0][momentum] + means[1][rate]).item() / 2)
+        assert row.count == min(learned["axis0_counts"][0, momentum], learned["axis1_counts"][0, rate])
+    printed = str(rows).splitlines()
+    assert len(printed) == 1 + 6
+    assert printed[0].split() == ["arm", "momentum", "lr", "count", "mean", "reward", "index"]
+    assert sum("<- largest index" in line for line in printed) == 1
     assert "FactoredBandit" in repr(optimizer)
-    twin_net = model()
-    twin = HotSwap(
-        torch.optim.SGD(twin_net.parameters(), lr=1.0), {"lr": [0.3, 0.1], "momentum": [0.9, 0.5, 0.0]}, factored=True
-    )
-    twin_net.load_state_dict(net.state_dict())
-    twin.load_state_dict(optimizer.state_dict())
-    data = batches(10, seed=3)
-    assert train(twin_net, twin, data) == train(net, optimizer, data)
-    assert same(weights(twin_net), weights(net))
+
+
+@pytest.mark.parametrize("after", [1, 4, 30])  # while the first axis begins, while the second one does, and long after
+@pytest.mark.parametrize("settings", [{}, {"search": NoSearch()}, {"search_every": 3}], ids=["all", "none", "third"])
+def test_one_bandit_for_each_hyperparameter_resumes_exactly(settings: dict[str, Any], after: int) -> None:
+    net, other = model(), model(seed=9)
+    optimizer, resumed = factored(net, **settings), factored(other, **settings)
+    train(net, optimizer, batches(after))
+    train(other, resumed, batches(5, seed=7))
+    saved = through_a_file({"model": net.state_dict(), "optimizer": optimizer.state_dict()})
+    other.load_state_dict(saved["model"])
+    resumed.load_state_dict(saved["optimizer"])
+    data = batches(15, seed=3)
+    assert repr(train(other, resumed, data)) == repr(train(net, optimizer, data))  # NaN is not itself
+    assert same(weights(other), weights(net))
+
+
+def test_a_checkpoint_of_one_bandit_for_all_combinations_is_refused() -> None:
+    net = model()
+    whole = HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), {"lr": [0.3, 0.1], "momentum": [0.9, 0.5, 0.0]})
+    with pytest.raises(CheckpointError, match="another bandit"):
+        factored(net).load_state_dict(whole.state_dict())
 
 
 def test_a_bandit_is_told_what_its_arms_stand_for() -> None:

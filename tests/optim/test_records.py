@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-import torch
+import copy
+import math
 
-from hotswap import HotSwap, HotSwapSGD
-from hotswap.optim import ArmStatistics, Statistics
+import torch
+from torch import nn
+
+from hotswap import HotSwap, HotSwapSGD, NoSearch
+from hotswap.optim import ArmStatistics, Statistics, StepRecord
 from tests.optim.helpers import batches, loss_of, model, move_of, own_entry
+
+
+def test_the_record_of_a_step_without_trials_is_of_that_step_whenever_it_is_read() -> None:
+    parameter = nn.Parameter(torch.tensor([1.0]))
+    base = torch.optim.SGD([parameter], lr=0.5)
+    optimizer = HotSwap(base, {"lr": [0.2], "momentum": [0.3]}, search=NoSearch())
+    base.param_groups[0]["lr"] = 0.25
+    optimizer.step(lambda: (parameter.square().sum(), "beside"))
+    twin = copy.deepcopy(optimizer)
+    base.param_groups[0]["lr"] = 5.0  # a scheduler comes after the step
+    for record in (optimizer.last_step, twin.last_step):
+        assert isinstance(record, StepRecord)
+        assert (record.start, record.arm, record.loss_before, record.aux) == (0, 0, 1.0, "beside")
+        assert record.values == {"momentum": 0.3, "lr": 0.1}  # half of the arm's rate, as the group's was
+        assert math.isnan(record.loss_after)
+        assert record.trials == record.rewards == ()
+    assert optimizer.last_step is optimizer.last_step
 
 
 def test_statistics_print_as_a_table() -> None:

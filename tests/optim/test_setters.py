@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hotswap import HotSwap, SettingError
+from hotswap import HotSwap, NoSearch, SettingError
 from hotswap.optim.probing.moves import GradientMove, LinearMove
 from tests.optim.helpers import batches, loss_of, model, move_of, own_entry, same, through_a_file, train, weights
-from tests.optim.untried import TakesTheProposal
 
 
 class Network(nn.Module):
@@ -199,7 +198,7 @@ def test_the_direction_is_shared_by_all_rows(base: Any, kind: type) -> None:
 
 def test_in_a_step_without_trials_the_value_is_set_and_the_reward_waits_for_a_fair_comparison() -> None:
     net = Network()
-    optimizer = swapped(net, search=TakesTheProposal())
+    optimizer = swapped(net, search=NoSearch())
     train(net, optimizer, batches(1))  # from dropout 0.0 to 0.5
     assert net.drop.p == 0.5
     assert own_entry(optimizer)["untried"] is None

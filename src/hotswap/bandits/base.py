@@ -78,6 +78,10 @@ def upper_confidence(rewards: Array, counts: Array, trials: Array, exploration: 
     `trials` `(R,)` is n; its logarithm is clamped at 0 from below.
     """
     xp = namespace(counts)
+    if xp is np and len(counts) == 1 and min(counts[0].tolist()) > FORGOTTEN:  # an optimizer that has tried all arms
+        n = trials.item()
+        log_n = np.log(n) if n > 1 else 0.0  # not math.log, which may differ from NumPy's in the last digit
+        return rewards / counts + np.sqrt(exploration * log_n / counts)
     tried = counts > FORGOTTEN
     counts = xp.where(tried, counts, 1.0)
     n = trials[:, None]
@@ -178,7 +182,15 @@ class Bandit(ABC):
         state is in NumPy. The trials of one step come in one call or in several, in order: what is learned must not
         depend on that. As written here, the fields `rewards` and `counts` grow and all others stay.
         """
-        ones = [[1.0] * len(row) for row in arm] if isinstance(arm, list) else namespace(reward).ones_like(reward)
+        if isinstance(arm, list):  # few trials, in NumPy: both sums in one go
+            rewards, counts = state.rewards.copy(), state.counts.copy()
+            for run, trials in enumerate(zip(arm, reward, strict=True)):
+                for trial, (at, earned) in enumerate(zip(*trials, strict=True)):
+                    if tried is None or tried[run][trial]:
+                        rewards[run, at] += earned
+                        counts[run, at] += 1.0
+            return replaced(state, rewards=rewards, counts=counts)
+        ones = namespace(reward).ones_like(reward)
         return replaced(
             state,
             rewards=added_at(state.rewards, arm, reward, tried),

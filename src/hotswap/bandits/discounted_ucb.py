@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from hotswap.arrays import Array, namespace
 from hotswap.bandits.base import BANDITS, Bandit, refuse_unless, upper_confidence
 from hotswap.states import State, replaced
@@ -42,6 +44,8 @@ class DiscountedUCB(Bandit):
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
         xp = namespace(state.counts)
+        if xp is np and len(state.step) == 1:
+            return self._propose_for_one(state)
         sweeping = state.step < state.counts.shape[1] - 1
         faded = replaced(
             state,
@@ -51,6 +55,15 @@ class DiscountedUCB(Bandit):
         )
         best = self.index(faded).argmax(axis=1)  # the first of equals: ties go to the larger rate
         return xp.where(sweeping, state.step, best), faded
+
+    def _propose_for_one(self, state: State) -> tuple[Array, State]:
+        """The same for one run in NumPy, which sweeps or does not: half of what is done for many falls away."""
+        step = state.step.copy()
+        step[0] = after = state.step.item() + 1
+        if after < state.counts.shape[1]:
+            return state.step, replaced(state, step=step)
+        faded = replaced(state, rewards=self.discount * state.rewards, counts=self.discount * state.counts, step=step)
+        return self.index(faded).argmax(axis=1), faded
 
     def index(self, state: State) -> Array:
         """See `Bandit.index`."""

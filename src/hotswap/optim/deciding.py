@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
+
 from hotswap.arms import Value
 from hotswap.guards import Judgement
 from hotswap.optim.guarding import NO_SNAPSHOT
 from hotswap.optim.probing import StartPoint
-from hotswap.optim.records import StepRecord
+from hotswap.optim.records import StepRecord, applied
 from hotswap.optim.untried import MOST_MISSED, Told
 from hotswap.optim.user_warnings import warn_of_going_back
 from hotswap.optim.validation import refuse_loss
@@ -44,7 +46,7 @@ class Deciding(WrappingOptimizer):
     def _propose(self) -> Proposal:
         """Where to start from; known already, unless this is the first step or the bandit was exchanged."""
         memory = self._memory
-        memory.catch_up(self.bandit)
+        memory.catch_up(self.bandit, self.reward)
         known = memory.proposal
         if known is None or known.bandit is not self.bandit:
             arm, state = self.bandit.propose(memory.bandit)
@@ -52,12 +54,15 @@ class Deciding(WrappingOptimizer):
         return known
 
     def _tell(self, told: Told | None) -> None:
-        """Tell the bandit what an arm was worth, before it proposes."""
+        """Tell the bandit what has come of an arm, where something is known, before it proposes."""
         if told is not None:
-            memory = self._memory
-            memory.catch_up(self.bandit)
-            memory.bandit = self.bandit.observe(memory.bandit, [[told.arm]], [[told.reward]])
-            memory.untried = memory.proposal = None
+            self._tell_reward(told.arm, told.reward(self.reward))
+
+    def _tell_reward(self, arm: int, reward: float) -> None:
+        memory = self._memory
+        memory.catch_up(self.bandit, self.reward)
+        memory.bandit = self.bandit.observe(memory.bandit, [[arm]], [[reward]])
+        memory.untried = memory.proposal = None
 
     # --- when to search -----------------------------------------------------------------------------------------------
 
@@ -72,10 +77,13 @@ class Deciding(WrappingOptimizer):
         Where trials are judged `apart`, by another closure, this loss matters only to arms that are not tried.
         Whether the bandit is unsure depends on all that it could know; otherwise it can wait until it has to propose.
         """
-        pace, state = self._pace, self._memory.pace
-        if not apart or self._memory.untried is not None:
+        pace, memory, unsure = self._pace, self._memory, False
+        told: Told | None = None
+        waiting, state = memory.untried, memory.pace
+        if not apart or waiting is not None:
             self._check_loss(loss, "the start point")
-        told, unsure = self._reward_of_untried(loss), False
+        if waiting is not None:  # what the loss has become says what that arm is worth
+            told = Told(waiting.arm, memory.reward_scale, waiting.loss, loss)
         if not pace.always:
             state = pace.follow(state, loss)
         if pace.when == "unsure":
@@ -89,13 +97,6 @@ class Deciding(WrappingOptimizer):
             self._check_loss(loss, "the start point")
         return Decision(loss, None, told, state)
 
-    def _reward_of_untried(self, loss: float) -> Told | None:
-        """What the step before has taken without trying it is worth what the loss has become since."""
-        waiting = self._memory.untried
-        if waiting is None:
-            return None
-        return Told(waiting.arm, self.reward.grant(self._memory.reward_scale, waiting.loss, loss))
-
     def _pass_time(self, decision: Decision) -> None:
         """After the step: for the bandit, which has proposed or will have, and for the pace."""
         memory, pace = self._memory, self._pace
@@ -104,13 +105,15 @@ class Deciding(WrappingOptimizer):
         else:
             memory.missed.append(decision.told)
             if len(memory.missed) >= MOST_MISSED:
-                memory.catch_up(self.bandit)
+                memory.catch_up(self.bandit, self.reward)
         memory.searched, memory.proposal = True, None
         if not pace.always:
             memory.pace = pace.after(decision.pace, decision.proposal is not None)
 
     def _check_loss(self, loss: float, where: str) -> None:
         """Raise for a start point that no trial can be compared with, and for a loss that the reward cannot judge."""
+        if 0 <= loss < math.inf:
+            return
         negative = loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative
         if negative or (where == "the start point" and not math.isfinite(loss)):
             refuse_loss(loss, where)
@@ -134,6 +137,7 @@ class Deciding(WrappingOptimizer):
             guarding.keep(self._probe)
         return verdict
 
+    @torch.no_grad()
     def _go_back(self, start: StartPoint, earned: float) -> None:
         """Be where the snapshot is, and tell the bandit what the arm has done that was taken last."""
         memory, guarding = self._memory, self._guarding
@@ -141,7 +145,7 @@ class Deciding(WrappingOptimizer):
         guarding.go_back(self._probe)
         if self._checks.first_time("went back"):
             warn_of_going_back(start.seen, self._applied(memory.in_force).items())
-        self._tell(Told(memory.in_force, earned))
+        self._tell_reward(memory.in_force, earned)
         memory.last_step = StepRecord(
             start=memory.in_force,
             arm=None,
@@ -164,6 +168,6 @@ class Deciding(WrappingOptimizer):
     def _applied(self, arm: int | None) -> dict[str, Value]:
         """What an arm means in the first parameter group; what is there where none was taken."""
         if arm is not None:
-            return self._probe.move.values_of(arm)
+            return applied(self.arms, arm, self._probe.move.scale(self.base.param_groups[0]))
         own = self.base.param_groups[0] | self._setters.now
         return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from importlib import import_module
 from typing import overload
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.arms import Arms, Value, log_grid
-from hotswap.bandits import Bandit, DiscountedUCB
+from hotswap.bandits import Bandit, DiscountedUCB, FactoredBandit
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.guards import Guard
 from hotswap.optim.adapters import Closure
@@ -27,7 +26,7 @@ from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.closures import Request, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
-from hotswap.optim.records import ArmStatistics, Statistics, StepRecord
+from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord
 from hotswap.optim.setters import Setter, Setters
 from hotswap.optim.untried import Untried, pace_for
 from hotswap.optim.user_warnings import warn_of_no_search
@@ -139,7 +138,7 @@ class HotSwap(Deciding):
         check_parts(self, setters, guard)
         self._guarding = None if guard is None else Guarding(guard)
         if factored:
-            self.bandit = import_module("hotswap.bandits").FactoredBandit(self.bandit, self.arms.shape)
+            self.bandit = FactoredBandit(self.bandit, self.arms.shape)
         self.bandit = self.bandit.knowing(self.arms)
         self._setters = Setters(setters, self.arms)
         self._probe = self._make_probe(initial_lr(base_optimizer))
@@ -163,7 +162,6 @@ class HotSwap(Deciding):
     @overload
     def step(self, closure: None = None, *, trial_closure: Closure, loss: Tensor | float) -> Tensor: ...
     @torch._disable_dynamo  # type: ignore[attr-defined]  # compiled, a step would forget what it has learned
-    @torch.no_grad()
     def step(
         self,
         closure: Closure | None = None,
@@ -189,7 +187,7 @@ class HotSwap(Deciding):
             self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        with self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
+        with torch.no_grad(), self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
             start = probe.gradient_pass(request, trials=self._may_search(), survey=self._is_new_to_guard)
             verdict = self._judge(start.seen)  # f(θ; B); there is g(θ; B), too
             if not verdict.back:
@@ -247,12 +245,14 @@ class HotSwap(Deciding):
             return ()
         before = decision.loss if self._probe.to_beat is None else self._probe.to_beat
         memory.reward_scale = self.reward.follow(memory.reward_scale, before)
-        rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
+        rewards: tuple[float, ...] = ()
+        if trials:
+            rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
         self._pass_time(decision)
         if trials:
             memory.bandit = self.bandit.observe(memory.bandit, [[tried for tried, _ in trials]], [rewards])
         memory.untried = None
-        if arm is not None and arm not in dict(trials):
+        if arm is not None and not (trials and arm in dict(trials)):
             if self._setters.same(arm, memory.in_force):
                 memory.untried = Untried(arm, decision.loss)
         elif self._pace.always:
@@ -260,12 +260,16 @@ class HotSwap(Deciding):
         return rewards
 
     def _record(self, arm: int | None, start: StartPoint, rewards: tuple[float, ...]) -> None:
-        probe, trials = self._probe, self._probe.trials
-        first = self._memory.in_force if arm is None else arm
+        probe, memory, trials = self._probe, self._memory, self._probe.trials
+        first = memory.in_force if arm is None else arm
         if arm is not None:
-            self._memory.in_force = arm
+            memory.in_force = arm
+            if probe.to_beat is None:  # there were no trials
+                scale = probe.move.scale(self.base.param_groups[0])
+                memory.last_step = Brief(arm, scale, start.seen, start.aux)
+                return
         loss_before = start.seen if probe.to_beat is None else probe.to_beat
-        self._memory.last_step = StepRecord(
+        memory.last_step = StepRecord(
             start=trials[0][0] if trials else first,
             arm=arm,
             values=self._applied(arm),
@@ -285,11 +289,14 @@ class HotSwap(Deciding):
         if request.closure is None and request.after_backward is not None:
             with torch.enable_grad():
                 request.after_backward()
-        known, self._memory.search_with = self._memory.search_with, None
-        if request.empty and known is not None:
-            request = request._replace(trial_closure=known[0], loss=known[1])
+        known = self._memory.search_with
+        if known is not None:
+            self._memory.search_with = None
+            if request.empty:
+                request = request._replace(trial_closure=known[0], loss=known[1])
         return request
 
+    @torch.no_grad()
     def _step_without_loss(self) -> None:
         memory = self._memory
         arm = memory.in_force = self._allowed(memory.in_force)
@@ -332,7 +339,7 @@ class HotSwap(Deciding):
 
     def statistics(self) -> Statistics:
         """What the bandit knows of each arm: value, count, mean reward and index. Print it."""
-        self._memory.catch_up(self.bandit)
+        self._memory.catch_up(self.bandit, self.reward)
         bandit, state = self.bandit, self._memory.bandit
         columns = (bandit.counts(state), bandit.means(state), bandit.index(state))
         rows = zip(*(column[0].tolist() for column in columns), strict=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from hotswap.arms import Value
+from hotswap.arms import Arms, Value
 
-__all__ = ["ArmStatistics", "Statistics", "StepRecord"]
+__all__ = ["ArmStatistics", "Brief", "Statistics", "StepRecord", "applied"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,36 @@ class StepRecord:
     aux: object = None
     start_evaluations: int = 0
     rolled_back: bool = False
+
+
+class Brief(NamedTuple):
+    """What a step without trials did, in so few words that a step hardly pays for a record that nobody reads."""
+
+    arm: int
+    scale: float
+    """The rate of the first parameter group in units of the arm's."""
+    loss: float
+    aux: object
+
+    def written(self, arms: Arms) -> StepRecord:
+        """The record of that step."""
+        return StepRecord(
+            start=self.arm,
+            arm=self.arm,
+            values=applied(arms, self.arm, self.scale),
+            loss_before=self.loss,
+            loss_after=math.nan,
+            trials=(),
+            aux=self.aux,
+        )
+
+
+def applied(arms: Arms, arm: int, scale: float) -> dict[str, Value]:
+    """What an arm means, by name, in a parameter group whose rate is `scale` times the arm's."""
+    return {
+        name: value * scale if name == "lr" else value  # type: ignore[operator]  # a rate is a float
+        for name, value in arms.values(arm).items()
+    }
 
 
 @dataclass(frozen=True)

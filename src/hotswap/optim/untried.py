@@ -11,6 +11,7 @@ from typing import NamedTuple, get_args
 
 from hotswap.errors import SettingError
 from hotswap.pacing import Pace, PaceState, When
+from hotswap.rewards import Reward
 
 __all__ = ["MOST_MISSED", "NO_STEPS", "Told", "Untried", "pace_for"]
 
@@ -30,10 +31,17 @@ class Untried(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What an arm that was taken without a trial was worth, as it turned out."""
+    """What came of an arm that was taken without a trial: all that its reward is computed from."""
 
     arm: int
-    reward: float
+    scale: float
+    """The reward's state in the step that took it."""
+    before: float
+    after: float
+
+    def reward(self, by: Reward) -> float:
+        """What the arm was worth."""
+        return float(by.grant(self.scale, self.before, self.after))
 
 
 def pace_for(owner: str, every: object, when: object) -> Pace:

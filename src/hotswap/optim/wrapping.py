@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -19,7 +19,7 @@ from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves import move_for
 from hotswap.optim.probing.moves.low_precision import restore_state
-from hotswap.optim.records import StepRecord
+from hotswap.optim.records import Brief, StepRecord
 from hotswap.optim.setters import Setters
 from hotswap.optim.state_dict import OwnState, bandit_state, described, pack, refuse_other_base, unpack
 from hotswap.optim.untried import NO_STEPS, Told, Untried
@@ -33,8 +33,7 @@ from hotswap.states import arrays_of
 __all__ = ["Memory", "Proposal", "WrappingOptimizer"]
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """The arm that a bandit proposes for the next step, and its state after proposing."""
 
     bandit: Bandit
@@ -63,13 +62,13 @@ class Memory:
     """What decides whether the next step searches; as it is where every step does."""
     missed: list[Told | None] = field(default_factory=list)
     """What the bandit has not been told yet: an entry for each step that did not need its proposal, see `catch_up`."""
-    last_step: StepRecord | None = None
+    last_step: StepRecord | Brief | None = None
     proposal: Proposal | None = None
     """For the next step, made when the bandit has just learned."""
     search_with: tuple[Closure, Tensor | float] | None = None
     """What the next step without arguments searches with: a trial closure, and its loss at the start point."""
 
-    def catch_up(self, bandit: Bandit) -> None:
+    def catch_up(self, bandit: Bandit, reward: Reward) -> None:
         """Let the bandit learn what it has missed.
 
         A step that applies the values in force needs no proposal, only that time passes for the bandit and that it is
@@ -78,7 +77,7 @@ class Memory:
         if self.missed:
             for told in self.missed:
                 if told is not None:
-                    self.bandit = bandit.observe(self.bandit, [[told.arm]], [[told.reward]])
+                    self.bandit = bandit.observe(self.bandit, [[told.arm]], [[told.reward(reward)]])
                 self.bandit = bandit.propose(self.bandit)[1]
             self.missed, self.proposal = [], None
 
@@ -121,7 +120,10 @@ class WrappingOptimizer(Optimizer):
     @property
     def last_step(self) -> StepRecord | None:
         """What the latest step did."""
-        return self._memory.last_step
+        memory = self._memory
+        if isinstance(memory.last_step, Brief):
+            memory.last_step = memory.last_step.written(self.arms)
+        return memory.last_step
 
     @property
     def rollbacks(self) -> int:
@@ -189,7 +191,7 @@ class WrappingOptimizer(Optimizer):
         """The base's state and what the bandit has learned; loading it resumes exactly."""
         for pre_hook in self._optimizer_state_dict_pre_hooks.values():
             pre_hook(self)
-        self._memory.catch_up(self.bandit)
+        self._memory.catch_up(self.bandit, self.reward)
         own = OwnState(
             bandit=arrays_of(self._memory.bandit),
             bandit_kind=type(self.bandit).__name__,
@@ -223,7 +225,9 @@ class WrappingOptimizer(Optimizer):
         memory, move = self._memory, self._probe.move
         memory.bandit, memory.reward_scale, memory.in_force = learned, own.reward_scale, own.in_force
         memory.searched = not _equal(learned, fresh)
-        memory.untried, memory.pace, memory.missed = own.untried, NO_STEPS if own.pace is None else own.pace, []
+        memory.untried, memory.missed = own.untried, []
+        other_pace = own.parts.get("pace") != self._parts().get("pace")  # it begins with a search
+        memory.pace = NO_STEPS if own.pace is None or other_pace else own.pace
         self._setters.to(memory.in_force)
         self._setters.keep()
         if self._guarding is not None:
@@ -239,7 +243,7 @@ class WrappingOptimizer(Optimizer):
     # --- copies -------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        self._memory.catch_up(self.bandit)
+        self._memory.catch_up(self.bandit, self.reward)
         kept = ("base", "arms", "bandit", "search", "reward")
         settings = ("_linear", "_seed", "_module", "_process_group", "_clipping", "_loss_scale", "_checks", "_pace")
         parts = ("_setters", "_guarding")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hotswap import HotSwapSGD
+from hotswap import HotSwapSGD, NoSearch
 from hotswap.optim.probing.losses import LossReader
 from tests.optim.helpers import DEVICES, batches, loss_of, noisy, weights
-from tests.optim.untried import TakesTheProposal
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -37,7 +36,7 @@ def test_on_a_gpu_it_is_the_loss_that_was_noted() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_step_without_trials_on_a_device(device: str) -> None:
     net, twin = noisy(device), noisy(device)
-    optimizer = HotSwapSGD(net, [0.1], search=TakesTheProposal())
+    optimizer = HotSwapSGD(net, [0.1], search=NoSearch())
     plain = torch.optim.SGD(twin.parameters(), lr=0.1)
     for x, y in batches(5):
         batch = x.to(device), y.to(device)

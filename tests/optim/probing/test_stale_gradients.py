@@ -10,6 +10,7 @@ import torch
 
 import hotswap
 from hotswap import HotSwapSGD
+from hotswap.optim.probing.stale_gradients import StaleGradients
 from tests.optim.helpers import batches, loss_of, model, same, weights
 
 
@@ -42,6 +43,20 @@ def test_a_backward_on_top_of_others_is_refused(steps: int) -> None:
     assert same(weights(net), before)
     optimizer.zero_grad()
     optimizer.step(backward_in(net, second))
+
+
+def test_what_was_used_is_known_when_parameters_have_changed_places() -> None:
+    first, second = (torch.nn.Parameter(torch.ones(1)) for _ in range(2))
+    stale = StaleGradients()
+    for parameter in (first, second):
+        parameter.grad = torch.ones(1)
+    stale.by_closure = False
+    stale.mark_used([first, second])
+    for parameters in ([first, second], [second, first], [first], [second]):
+        assert stale.unused(parameters) == []
+    first.grad.add_(1)
+    assert stale.unused([first, second]) == stale.unused([second, first]) == [first]
+    assert stale.unused([second]) == stale.unused([]) == []
 
 
 @pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")

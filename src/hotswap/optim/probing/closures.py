@@ -77,14 +77,21 @@ def request_of(closure: object, trial_closure: object, loss: Tensor | float | No
             "step(loss=...) was called without a trial_closure: it is the trial closure's loss at the start point; "
             "pass both, or neither."
         )
-    for name, function in (("closure", closure), ("trial_closure", trial_closure)):
-        if function is not None and not callable(function):
-            raise ClosureError(
-                f"step({name}=...) must be a function that computes the loss, but it is of type "
-                f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
-            )
-    inner, after_backward = unwrapped(closure) if isinstance(closure, partial) else (closure, None)
-    return Request(inner, trial_closure, loss, after_backward)  # type: ignore[arg-type]  # they are callable, or None
+    inner = _checked("closure", closure)
+    judge = None if trial_closure is None else _checked("trial_closure", trial_closure)
+    after_backward: Callable[[], object] | None = None
+    if isinstance(closure, partial):
+        inner, after_backward = unwrapped(closure)
+    return Request(inner, judge, loss, after_backward)
+
+
+def _checked(name: str, function: object) -> Closure | None:
+    if function is None or callable(function):
+        return function
+    raise ClosureError(
+        f"step({name}=...) must be a function that computes the loss, but it is of type "
+        f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
+    )
 
 
 # --- the gradient pass ------------------------------------------------------------------------------------------------
@@ -145,8 +152,13 @@ def run_gradient_pass(
 
 def _evaluate(closure: Closure, parameters: list[Tensor], unused: Sequence[Tensor]) -> tuple[Tensor, object, bool]:
     """The closure's loss and what came beside it, and whether the closure put gradients in `.grad`."""
+    if not unused:
+        for parameter in parameters:
+            parameter.grad = None
+        loss, aux = unpack(closure())
+        return loss, aux, _any_gradient(parameters)
     watches, watched = [GradientWatch(parameter) for parameter in unused], set(map(id, unused))
-    others = [parameter for parameter in parameters if id(parameter) not in watched] if watched else parameters
+    others = [parameter for parameter in parameters if id(parameter) not in watched]
     for parameter in others:
         parameter.grad = None
     try:
@@ -227,6 +239,8 @@ def evaluate_trial(closure: Closure, *, with_grad: bool = False, earlier: Tensor
 
 def scalar(loss: object, name: str) -> Tensor:
     """The loss as a tensor of one number; an error calls it `name`."""
+    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
+        return loss
     if isinstance(loss, (int, float)):
         return torch.tensor(float(loss), dtype=torch.float64)
     if not isinstance(loss, Tensor):
@@ -234,14 +248,12 @@ def scalar(loss: object, name: str) -> Tensor:
             f"{name} must be a scalar tensor, but it is of type {type(loss).__name__}; "
             "a closure returns the loss, or the pair (loss, anything)."
         )
-    if loss.numel() == 1 and not loss.is_floating_point():
+    if loss.numel() == 1:
         raise ClosureError(f"{name} must be a floating-point number, but its type is {loss.dtype}; convert it.")
-    if loss.numel() != 1:
-        raise ClosureError(
-            f"{name} must be a scalar tensor, but it has shape {tuple(loss.shape)} and type {loss.dtype}; "
-            "reduce it to one number, for example with .mean()."
-        )
-    return loss
+    raise ClosureError(
+        f"{name} must be a scalar tensor, but it has shape {tuple(loss.shape)} and type {loss.dtype}; "
+        "reduce it to one number, for example with .mean()."
+    )
 
 
 def unpack(result: object) -> tuple[Tensor, object]:

@@ -39,6 +39,7 @@ from torch.optim import Optimizer
 
 from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
+from hotswap.optim.probing.base_step import step_of_base
 from hotswap.optim.probing.closures import Closure, Request, evaluate_trial, run_gradient_pass, scalar
 from hotswap.optim.probing.gradients import NO_GRADIENTS, Clipping, LossScale
 from hotswap.optim.probing.losses import LossReader
@@ -59,6 +60,8 @@ from hotswap.optim.user_warnings import (
 )
 
 __all__ = ["ClosureChecks", "Probe", "StartPoint"]
+
+DISTRIBUTED = dist.is_available()
 
 CHECKED_SEARCHES = (1, 10, 100)
 """The searches at which a closure is evaluated once more at the start point. A network that has learned nothing gives
@@ -144,7 +147,8 @@ class Probe:
         self._agreement = Agreement(process_group, lambda: self.parameters()[0].device)
         self._several = False
         """Whether there are other processes to agree with."""
-        self._saved = self._taken = False
+        self._saving = self._saved = self._taken = False
+        """Whether `save` was begun and came to its end, and whether `take` did."""
         self._arm: int | None = None
         """The arm whose candidate the parameters are at; None for any other place."""
         self._start: StartPoint | None = None
@@ -154,6 +158,8 @@ class Probe:
         self._needs_grad = False
         """Whether the trial closure runs a backward of its own."""
         self._unrounded: Mapping[int, Tensor] = NO_GRADIENTS
+        self._parameters: list[Tensor] = []
+        """All that the base had at the start of the step."""
         self._recorded = True
         """Whether trials see the random numbers and buffers that the gradient pass saw."""
 
@@ -172,9 +178,10 @@ class Probe:
                 f"The base optimizer, {type(base).__name__}, has a step hook, which would run at trials or not at all; "
                 "register it on the hot-swapped optimizer, whose steps are the real ones."
             )
-        self.is_open, self._saved, self._taken, self._arm, self.trials = True, False, False, None, []
+        self.is_open, self._arm, self.trials = True, None, []
+        self._saving = self._saved = self._taken = False
         self.start_evaluations, self.to_beat, self.judges_apart = 0, None, False
-        self._several = dist.is_available() and dist.is_initialized() and self._agreement.active()
+        self._several = DISTRIBUTED and dist.is_initialized() and self._agreement.active()
         self.move.agree = self._agree_on_shards if self._several else None
         self.move.mean = self._agreement.mean if self._several else None
         return self
@@ -185,15 +192,17 @@ class Probe:
         self.is_open = False
         self._trial_closure, self._unrounded, self._start = _no_closure, NO_GRADIENTS, None  # they hold tensors
         self._given = None
-        self._reader.forget()
+        if kind is not None:
+            self._reader.forget()
         try:
             if self._saved and not self._taken:
                 self.move.back()
             self.setters.back()
         finally:
-            parameters = self.parameters()
-            self.move.forget()
-            self._stale.mark_used(parameters)
+            if self._saving:
+                self.move.forget()
+            self._stale.mark_used(self._parameters)
+            self._parameters = []
             self._snapshot.finish()
 
     def gradient_pass(self, request: Request, *, trials: bool = True, survey: bool = False) -> StartPoint:
@@ -232,6 +241,7 @@ class Probe:
 
     def save(self) -> None:
         """Keep θ and g, clipped: from now on the parameters can be moved, and are moved back if nothing is taken."""
+        self._saving = True
         if self.clipping.active:
             parameters = self.parameters()
             self.move.refuse_infinite(parameters)
@@ -243,7 +253,10 @@ class Probe:
     @property
     def can_move(self) -> bool:
         """Whether any arm would move a parameter; not so while a scheduler's rate is zero."""
-        return any(group.get("lr", 1.0) for group in self.base.param_groups)
+        for group in self.base.param_groups:  # noqa: SIM110  # `any` takes three times as long, in every step
+            if group.get("lr", 1.0):
+                return True
+        return False
 
     def loss_at(self, arm: int) -> float:
         """The trial closure's loss at an arm's candidate, as all processes see it."""
@@ -288,7 +301,7 @@ class Probe:
             self.move.masters.stepped(self.base, self._unrounded),
             with_values(self.base, self.move.base_values(arm), self.move.scale),
         ):
-            self.base.step()
+            step_of_base(self.base)
 
     def restore(self) -> None:
         """Put the parameters back to θ, bit for bit."""
@@ -322,7 +335,8 @@ class Probe:
     # --- the start point ----------------------------------------------------------------------------------------------
 
     def _start_from_closure(self, closure: Closure, request: Request, *, trials: bool, survey: bool) -> StartPoint:
-        parameters, recorded = self.parameters(), trials or survey
+        parameters = self._parameters = self.parameters()
+        recorded = trials or survey
         unused = self._stale.unused(parameters)
         with self._snapshot.recording(parameters, restart=True) if recorded else self._snapshot.unrecorded():
             passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader)
@@ -358,7 +372,7 @@ class Probe:
 
     def _start_from_gradients(self, request: Request, *, trials: bool) -> StartPoint:
         """Start from gradients that are in `.grad` already."""
-        parameters = self.parameters()
+        parameters = self._parameters = self.parameters()
         if self.loss_scale is not None:
             raise ClosureError(
                 "With loss_scale the optimizer has to run the backward pass, but step(trial_closure=..., loss=...) "

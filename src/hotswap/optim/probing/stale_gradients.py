@@ -33,28 +33,32 @@ class StaleGradients:
         self._step = object()
         """Stands for the latest step in the marks. A reference to the gradients themselves would keep modules from
         exchanging tensors."""
-        self._first: int | None = None
-        """The id of the one parameter whose gradient is marked; None if all are."""
+        self._first: tuple[int, int] | None = None
+        """Place and id of the one parameter whose gradient is marked; None if all are."""
 
     def mark_used(self, parameters: list[Tensor]) -> None:
         """At the end of a step: it has used what is in `.grad`, if it came as far as to have gradients."""
         if self.by_closure is None:
             return
-        first = None if self.by_closure else next((p for p in parameters if p.grad is not None), None)
-        self._step = object()
-        for parameter in parameters if first is None else [first]:
+        self._step, self._first = object(), None
+        for place, parameter in enumerate(parameters):
             if (gradient := parameter.grad) is not None:
                 setattr(gradient, MARK, (self._step, _version(gradient)))
-        self._first = None if first is None else id(first)
+                if not self.by_closure:
+                    self._first = place, id(parameter)
+                    break
         self.by_closure = None
 
     def unused(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parameters with a gradient in `.grad` that the latest step did not use, or that has changed since."""
+        if self._first is not None:
+            place, known = self._first
+            there = parameters[place : place + 1]
+            parameters = there if there and id(there[0]) == known else [p for p in parameters if id(p) == known]
         return [
             parameter
             for parameter in parameters
-            if (self._first is None or id(parameter) == self._first)
-            and (gradient := parameter.grad) is not None
+            if (gradient := parameter.grad) is not None
             and parameter.requires_grad
             and self._used_version(gradient) != _version(gradient)
         ]

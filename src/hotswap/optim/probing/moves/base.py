@@ -48,10 +48,12 @@ class with_values:  # noqa: N801 (used as a function; made by `contextmanager`, 
 
     def __enter__(self) -> None:
         values, groups = self._values, self._base.param_groups
-        ratios = [self._scale(group) for group in groups]
+        rates = [values["lr"] * self._scale(group) for group in groups] if "lr" in values else None
         self._saved = [{name: group[name] for name in values if name in group} for group in groups]
-        for group, ratio in zip(groups, ratios, strict=True):
-            group.update({name: value * ratio if name == "lr" else value for name, value in values.items()})
+        for place, group in enumerate(groups):
+            group.update(values)
+            if rates is not None:
+                group["lr"] = rates[place]
 
     def __exit__(self, *_: object) -> None:
         for group, own in zip(self._base.param_groups, self._saved, strict=True):
@@ -150,13 +152,6 @@ class Move(ABC):
     def scale(self, group: ParamGroup) -> float:
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
         return float(group["lr"]) / self.initial_lr if "lr" in group else 1.0
-
-    def values_of(self, arm: int) -> dict[str, Value]:
-        """What an arm means in the first parameter group, by name."""
-        scale, values = self.scale(self.base.param_groups[0]), self.arms.values(arm)
-        if "lr" in values:
-            values["lr"] = values["lr"] * scale  # type: ignore[operator]  # a float
-        return values
 
     def base_values(self, arm: int) -> dict[str, Value]:
         """What an arm sets in the base optimizer, by name, before `lr` is scaled by group."""
