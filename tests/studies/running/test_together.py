@@ -16,6 +16,7 @@ from hotswap.errors import SettingError
 from hotswap.studies import DucbFamily, HotSwapFamily, StudySpec, plan
 from hotswap.studies.exchange.exported import read_exports
 from hotswap.studies.exchange.merge import export
+from hotswap.studies.running import timing
 from hotswap.studies.running.timing import time_minibatches
 from hotswap.studies.running.train import RunOptions
 from hotswap.studies.storage.store import Store
@@ -119,7 +120,8 @@ def test_a_part_of_an_export_keeps_what_trained_it(together: Path, tmp_path: Pat
     assert list(part.provenance) == ["plain-and-3-more-b64"]
 
 
-def test_what_was_trained_together_is_timed_from_first_weights(together: Path) -> None:
+def test_what_was_trained_together_is_timed_from_first_weights(together: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
     with Store.open(together) as store:
         rows = list(time_minibatches(store, load_digits(), OPTIONS))
     assert {(row.algorithm, row.epoch) for row in rows if row.algorithm in ("plain", "judged")} == {
