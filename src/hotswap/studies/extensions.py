@@ -66,10 +66,11 @@ BASES = (
     HotSwapFamily(name="nesterov_armijo", base="nesterov", momentum=(0.9,), search=FIRST_ENOUGH),
     ADAM,
     replace(ADAM, name="rmsprop_armijo", beta1=0.0, beta2=0.99),
+    replace(ADAM, name="adam_05", beta1=0.5, beta2=0.99, search=Backtracking()),
     replace(ADAM, name="adam_05_armijo", beta1=0.5, beta2=0.99),
     replace(ADAM, name="adam_07_armijo", beta1=0.7, beta2=0.99),
 )
-"""Other base optimizers, with the search that suits them."""
+"""Other base optimizers, with the search that suits them, and one of them with the paper's."""
 
 JUDGES = (
     HotSwapFamily(name="judged_by_half", next_weight=0.5),
