@@ -132,7 +132,19 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
 ]
 
 
-_ROOMS = ("arms", "bandits", "convergence", "data", "errors", "networks", "optim", "rewards", "searches", "studies")
+_ROOMS = (
+    "arms",
+    "bandits",
+    "convergence",
+    "data",
+    "errors",
+    "networks",
+    "optim",
+    "presets",
+    "rewards",
+    "searches",
+    "studies",
+)
 
 
 def __getattr__(name: str) -> object:
