@@ -85,6 +85,8 @@ def section(first: Results, second: Results | None) -> str:
         " ".join(verdict.sentences()),
         *_again(comparison, second),
         table_text(prize_grid(verdict), left=4),
+        "### In a few numbers each",
+        table_text(variant_grid(comparison), left=2),
         "### At equal cost",
         "![Objective of every variant over that of the paper's algorithm, by batch size](pictures/beyond-ratios.png)",
         method(comparison),
@@ -92,8 +94,6 @@ def section(first: Results, second: Results | None) -> str:
         table_text(error_grid(comparison, comparison.moments[-1])),
         "### One finding each",
         *_findings(comparison),
-        "### What an epoch costs",
-        table_text(variant_grid(comparison), left=2),
         "### Epoch by epoch",
         "Training objective and test error, medians over seeds, whatever an epoch costs.",
         *(table_text(epoch_grid(comparison, some, GROUPS[group])) for group, some in in_groups(comparison).items()),
@@ -135,4 +135,14 @@ def draw(folder: Path = PICTURES) -> list[Path]:
     return drawn
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"extensions": varied, "extensions results": came_of_it}
+def in_short() -> str:
+    """One row for each variant, or a sentence."""
+    found = results(EXTENSIONS.name)
+    return NOT_YET if found is None else table_text(variant_grid(compared(found)), left=2)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "extensions": varied,
+    "extensions results": came_of_it,
+    "extensions in short": in_short,
+}

@@ -216,7 +216,14 @@ def test_tables() -> None:
     assert rows["`ucb1`"] == ("**2.0e-03 (0.50)**", "6.0e-03 (1.50)")  # bold: ahead of all three
     assert rows["`no_search`"] == ("diverged", "diverged")
     assert {row[0]: row[1] for row in error_grid(comparison, 20).rows}["`ucb1`"] == "2.00%"
-    assert variant_grid(comparison).rows[1] == ("`ucb1`", "the bandit `UCB1()`", "0.00", "1.00")
+    summary = variant_grid(comparison)
+    assert summary.headings == ("variant", "with", "objective at 20", "objective at 500", "trials per step",
+                                "cost of an epoch")  # fmt: skip
+    rows = {row[0]: row[1:] for row in summary.rows}
+    assert rows["`paper`"] == ("the paper's algorithm", "1.00", "1.00", "0.00", "1.00")
+    assert rows["AdaDelta"] == ("", "4.00", "4.00", "0.00", "1.00")
+    assert rows["`ucb1`"] == ("the bandit `UCB1()`", "0.87", "0.87", "0.00", "1.00")  # √(0.5 · 1.5)
+    assert rows["`no_search`"][1:3] == ("diverged", "diverged")
     ranked = prize_grid(prize(comparison)).rows
     assert ranked[0][:3] == ("`ucb1`", "10 of 12", "0.67")
     assert ranked[0][3].startswith("the paper's algorithm, batch 128, cost ")

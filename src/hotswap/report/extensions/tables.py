@@ -37,15 +37,34 @@ def in_groups(comparison: Comparison) -> dict[str, list[HotSwapFamily]]:
 
 
 def variant_grid(comparison: Comparison) -> Grid:
-    """What each variant changes and what it costs; medians over batch sizes."""
-    rows = []
+    """What each variant changes, what came of it and what it costs, each in one number for all batch sizes."""
+    rows = [(rival.whole, "", rival.key) for rival in comparison.present if rival.key != "paper"]
     if comparison.paper is not None:
-        rows.append(
-            (f"`{comparison.paper.name}`", "the paper's algorithm", *_effort(comparison, comparison.paper.name))
-        )
+        rows.insert(0, (f"`{comparison.paper.name}`", "the paper's algorithm", comparison.paper.name))
     for families in in_groups(comparison).values():
-        rows += [(f"`{f.name}`", changes(f, comparison.paper), *_effort(comparison, f.name)) for f in families]
-    return Grid("The variants", ("variant", "with", "trials per step", "cost of an epoch"), tuple(rows))
+        rows += [(f"`{f.name}`", changes(f, comparison.paper), f.name) for f in families]
+    title = (
+        "The variants; objectives over that of the paper's algorithm, the geometric mean over batch sizes; trials and "
+        "costs, the median"
+    )
+    heads = ("variant", "with", *(f"objective at {cost}" for cost in comparison.moments))
+    return Grid(
+        title,
+        (*heads, "trials per step", "cost of an epoch"),
+        tuple((name, change, *_gains(comparison, who), *_effort(comparison, who)) for name, change, who in rows),
+    )
+
+
+def _gains(comparison: Comparison, who: str) -> list[str]:
+    """At each cost, by what factor the objective is that of the paper's algorithm."""
+    if comparison.paper is not None and who == comparison.paper.name:
+        who = "paper"
+    shown = []
+    for cost in comparison.moments:
+        ratios = [comparison.ratio(who, size, cost) for size in comparison.batch_sizes]
+        with np.errstate(divide="ignore"):
+            shown.append(_shown(float(np.exp(np.mean(np.log(ratios)))), _ratio))
+    return shown
 
 
 def _effort(comparison: Comparison, name: str) -> tuple[str, str]:
@@ -139,7 +158,7 @@ def prize_grid(verdict: Prize, most: int = 10) -> Grid:
 
 
 def _ratio(ratio: float) -> str:
-    if math.isinf(ratio):
+    if not math.isfinite(ratio):
         return "–"
     return factor(ratio) if ratio >= 9.95 else f"{ratio:.2f}" if ratio >= 0.095 else f"{ratio:.1g}"
 
