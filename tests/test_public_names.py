@@ -36,6 +36,7 @@ def test_exactly_these_names_are_public() -> None:
         "LogReduction",
         "LossError",
         "NoSearch",
+        "Race",
         "RelativeReduction",
         "Reward",
         "Search",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from hotswap.guards import Guard
-    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial, mixture
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, Race, StepRecord, accumulate, in_trial, mixture
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
 
@@ -69,6 +69,7 @@ _HOME = {
     "LogReduction": "rewards",
     "LossError": "errors",
     "NoSearch": "searches",
+    "Race": "optim",
     "RelativeReduction": "rewards",
     "Reward": "rewards",
     "Search": "searches",
@@ -111,6 +112,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "LogReduction",
     "LossError",
     "NoSearch",
+    "Race",
     "RelativeReduction",
     "Reward",
     "Search",

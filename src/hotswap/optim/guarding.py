@@ -7,95 +7,21 @@ bit, what they were at the snapshot. What the bandit has learned, random numbers
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import is_lazy
 
 from hotswap.guards import Guard, GuardState, Judgement
 from hotswap.optim.probing import Probe
-from hotswap.optim.probing.buffers import cannot_be_written
-from hotswap.optim.probing.modules import BufferDict
-from hotswap.optim.probing.moves.shards import local, sharded_like
+from hotswap.optim.snapshots import Snapshot, values_of_groups
 from hotswap.rewards import Reward
 
-__all__ = ["Guarding", "Snapshot"]
+__all__ = ["Guarding"]
 
 NO_SNAPSHOT = GuardState(steps=-1, above=0, mean=0.0, lowest=0.0, kept=0.0, ceiling=0)
 """Before the first step: `Guard.start` for one run, as plain numbers."""
-
-
-@dataclass
-class Snapshot:
-    """Copies of everything that a step changes. Parameters are known by their place, so that copies can be loaded."""
-
-    parameters: list[Tensor]
-    """Of sharded parameters, this process's part."""
-    state: dict[int, dict[str, Any]]
-    """The base optimizer's, by the parameter's place."""
-    groups: list[dict[str, Any]]
-    """The values of the parameter groups."""
-    masters: dict[int, Tensor]
-    buffers: dict[str, Tensor]
-
-    @classmethod
-    def of(cls, probe: Probe) -> Snapshot:
-        """A snapshot of everything as it is."""
-        parameters, state = probe.parameters(), probe.base.state
-        return cls(
-            [local(parameter).detach().clone() for parameter in parameters],
-            {place: _copied(state[p]) for place, p in enumerate(parameters) if p in state},
-            _groups_of(probe),
-            probe.move.masters.read(parameters),
-            {name: owner[key].detach().clone() for name, owner, key in _places(probe.buffers())},  # type: ignore[union-attr]
-        )
-
-    def restore(self, probe: Probe, written: set[str]) -> None:
-        """Make everything as it was; of the parameter groups, the values that are `written` by the base itself."""
-        parameters, state = probe.parameters(), probe.base.state
-        for place, (parameter, saved) in enumerate(zip(parameters, self.parameters, strict=False)):
-            local(parameter).copy_(saved)
-            if place in self.state:
-                state[parameter] = _placed(_copied(self.state[place]), parameter, state.get(parameter, {}))
-            else:
-                state.pop(parameter, None)
-        for group, values in zip(probe.base.param_groups, self.groups, strict=False):
-            group.update(_copied({name: value for name, value in values.items() if name in written}))
-        probe.move.masters.write(parameters, self.masters)
-        for name, owner, key in _places(probe.buffers()):
-            buffer, kept = owner[key], self.buffers.get(name)
-            if buffer is None or kept is None:
-                continue
-            if buffer.shape == kept.shape:
-                buffer.copy_(kept)
-            else:
-                owner[key] = kept.to(buffer.device, copy=True)
-
-    def packed(self, parameters: list[Tensor]) -> dict[str, Any]:
-        """As it is stored: dictionaries of tensors and plain values."""
-        pairs = zip(parameters, self.parameters, strict=False)
-        return {
-            "parameters": {str(place): sharded_like(owner, part) for place, (owner, part) in enumerate(pairs)},
-            "state": {str(place): dict(values) for place, values in self.state.items()},
-            "groups": [dict(values) for values in self.groups],
-            "masters": {str(place): value for place, value in self.masters.items()},
-            "buffers": dict(self.buffers),
-        }
-
-    @classmethod
-    def unpacked(cls, stored: dict[str, Any]) -> Snapshot:
-        """The reverse, with tensors of its own."""
-        parts = stored["parameters"]
-        return cls(
-            [local(parts[str(place)]).clone() for place in range(len(parts))],
-            {int(place): _copied(values) for place, values in stored["state"].items()},
-            [_copied(values) for values in stored["groups"]],
-            {int(place): value.clone() for place, value in stored["masters"].items()},
-            {name: buffer.clone() for name, buffer in stored["buffers"].items()},
-        )
 
 
 @dataclass
@@ -124,7 +50,7 @@ class Guarding:
     def watch_the_base(self, probe: Probe) -> None:
         """At the end of the step that took a snapshot: what has changed in the groups since, the base has written."""
         if self.snapshot is not None:
-            for saved, now in zip(self.snapshot.groups, _groups_of(probe), strict=False):
+            for saved, now in zip(self.snapshot.groups, values_of_groups(probe), strict=False):
                 self.written |= {name for name in now if not _equal(now[name], saved.get(name))}
 
     def go_back(self, probe: Probe) -> None:
@@ -157,40 +83,6 @@ class Guarding:
             if stored["snapshot"]:
                 self.snapshot = Snapshot.unpacked(stored["snapshot"])
                 self.state = GuardState(*stored["state"])
-
-
-def _groups_of(probe: Probe) -> list[dict[str, Any]]:
-    return [
-        _copied({name: value for name, value in group.items() if name != "params"}) for group in probe.base.param_groups
-    ]
-
-
-def _places(owners: list[BufferDict]) -> list[tuple[str, BufferDict, str]]:
-    """A name for each buffer that can be written to, and where it is."""
-    return [
-        (f"{number}.{key}", owner, key)
-        for number, owner in enumerate(owners)
-        for key, buffer in owner.items()
-        if buffer is not None and not is_lazy(buffer) and not cannot_be_written(buffer)
-    ]
-
-
-def _copied(values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.detach().clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in values.items()
-    }
-
-
-def _placed(values: dict[str, Any], parameter: Tensor, now: dict[str, Any]) -> dict[str, Any]:
-    """State on the devices where it is now; what is not there now goes where torch has it, beside the parameter."""
-
-    def device(name: str, value: Tensor) -> torch.device:
-        like = now.get(name)
-        return like.device if isinstance(like, Tensor) else value.device if name == "step" else parameter.device
-
-    return {
-        name: value.to(device(name, value)) if isinstance(value, Tensor) else value for name, value in values.items()
-    }
 
 
 def _equal(value: Any, other: Any) -> bool:

@@ -16,11 +16,26 @@ from hotswap.optim.user_warnings import warn
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_group", "check_parts", "initial_lr", "refuse_loss"]
+__all__ = ["check_base", "check_group", "check_parts", "initial_lr", "refuse_loss"]
 
 
 def check_parts(optimizer: Any, setters: object, guard: object) -> None:
     """Check that the parts of a hot-swapped optimizer go together, with the setters and the guard that it is given."""
+    check_base(optimizer, setters)
+    seed: object = optimizer._seed
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
+    if guard is not None and not isinstance(guard, Guard):
+        raise SettingError(f"HotSwap(guard={guard!r}): guard must be a hotswap.Guard object, or None.")
+    for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
+        if not isinstance(getattr(optimizer, part), kind):
+            raise SettingError(
+                f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
+            )
+
+
+def check_base(optimizer: Any, setters: object) -> None:
+    """Check that the base of an optimizer has what the arms name, or a setter has, and parameters that can move."""
     base = optimizer.base
     swappable = [
         name
@@ -44,16 +59,6 @@ def check_parts(optimizer: Any, setters: object, guard: object) -> None:
         raise SettingError(
             f"{type(optimizer).__name__}(module={module!r}): module must be a torch.nn.Module, the model."
         )
-    seed: object = optimizer._seed
-    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-        raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
-    if guard is not None and not isinstance(guard, Guard):
-        raise SettingError(f"HotSwap(guard={guard!r}): guard must be a hotswap.Guard object, or None.")
-    for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
-        if not isinstance(getattr(optimizer, part), kind):
-            raise SettingError(
-                f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
-            )
 
 
 def check_group(group: dict[str, Any]) -> None:

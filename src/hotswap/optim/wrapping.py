@@ -1,18 +1,16 @@
-"""What torch expects of an optimizer (groups, state, checkpoints, copies), for one that wraps another."""
+"""What a hot-swapped optimizer remembers, and its checkpoints and copies."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from hotswap.arms import Arms
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit
-from hotswap.optim.adapters import Closure, refuse_scalers
+from hotswap.optim.adapters import Closure
 from hotswap.optim.guarding import Guarding
 from hotswap.optim.probing import ClosureChecks, Probe
 from hotswap.optim.probing.agreement import ProcessGroup
@@ -24,7 +22,7 @@ from hotswap.optim.setters import Setters
 from hotswap.optim.state_dict import OwnState, bandit_state, described, pack, refuse_other_base, unpack
 from hotswap.optim.untried import NO_STEPS, Told, Untried
 from hotswap.optim.user_warnings import warn_of_other_parts
-from hotswap.optim.validation import check_group
+from hotswap.optim.wrapper import Wrapper
 from hotswap.pacing import Pace, PaceState
 from hotswap.rewards import Reward
 from hotswap.searches import Search
@@ -82,11 +80,9 @@ class Memory:
             self.missed, self.proposal = [], None
 
 
-class WrappingOptimizer(Optimizer):
+class WrappingOptimizer(Wrapper):
     """Parameter groups and state are the base's; checkpoints and copies have what hot swapping adds."""
 
-    base: Optimizer
-    """The optimizer that turns a gradient into an update."""
     arms: Arms
     bandit: Bandit
     search: Search
@@ -143,35 +139,6 @@ class WrappingOptimizer(Optimizer):
     @check_closure.setter
     def check_closure(self, check: bool) -> None:
         self._checks.enabled = check
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The base optimizer's parameter groups."""
-        return self.base.param_groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.base.param_groups = groups
-
-    @property
-    def state(self) -> Any:
-        """The base optimizer's state."""
-        return self.base.state
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.base.state = state
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the base optimizer."""
-        check_group(param_group)
-        self.base.add_param_group(param_group)
-
-    @property
-    def _step_supports_amp_scaling(self) -> bool:
-        """torch's GradScaler asks this of an optimizer before it calls its step, and is refused; others may ask."""
-        refuse_scalers(sys._getframe(1))
-        return False
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hotswap import Guard, HotSwap, HotSwapSGD, LossError, NoSearch, UnsupportedError, accumulate, log_grid
 from hotswap.optim.probing.stale_gradients import StaleGradients
+from tests.optim.distributed.races import STEPS, raced
 from tests.searches.searches import Listening
 
 Task = Callable[[int, int, Path], Any]
@@ -363,6 +364,18 @@ def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+def race(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """Replicas and shards: one race, whose winner is the run that would have been trained alone."""
+    found, batches = {}, minibatches(rank, STEPS, uneven=False)
+    for name, build in {"replicas": lambda: DistributedDataParallel(plain_network()), "shards": sharded}.items():
+        counted = count_collectives()
+        net, told = raced(build, rank, batches, folder / f"{name}-{rank}.pt")
+        weights = whole(net.parameters())
+        others = {key: torch.equal(weights, whole(told.pop(key).parameters())) for key in ("resumed", "alone")}
+        found[name] = {**told, **others, "decisions": counted[0], "same": same_everywhere(weights)}
+    return found
+
+
 def flattened(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """torch's first way of sharding is refused."""
     shared = FullyShardedDataParallel(plain_network(), use_orig_params=True, device_id=torch.device("cpu"))
@@ -491,6 +504,7 @@ TASKS: dict[str, Task] = {
     "half": half,
     "slope": slope,
     "fewer": fewer,
+    "race": race,
     "flattened": flattened,
     "nan": nan,
     "accumulated": accumulated,

@@ -5,6 +5,7 @@ On a GPU a few kernel launches do it, however many buffers there are, because th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -123,6 +124,26 @@ class BufferSnapshot:
         for tensor, copy in (*pairs, *self._single):
             if tensor.shape != copy.shape:
                 tensor.resize_(copy.shape)
+
+    def copies(self) -> dict[str, Tensor]:
+        """The copies by name: the number of the owner and the buffer's name in it."""
+        copy_of = {id(tensor): copy for group in self._groups for tensor, copy in zip(*group, strict=True)}
+        copy_of |= {id(tensor): copy for tensor, copy in self._single}
+        places = iter(zip(self._names, self._tensors, strict=True))
+        return {
+            f"{number}.{name}": copy_of[id(tensor)]
+            for number, count in enumerate(self._counts)
+            for name, tensor in islice(places, count)
+            if id(tensor) in copy_of
+        }
+
+    def overwrite(self, values: Mapping[str, Tensor]) -> None:
+        """Give copies other values, by the names that `copies` gives them; those without one stay as they are."""
+        for name, copy in self.copies().items():
+            if name in values:
+                if copy.shape != values[name].shape:
+                    copy.resize_(values[name].shape)
+                copy.copy_(values[name])
 
     def sizes(self) -> list[list[torch.Size]]:
         """The shapes of all copies."""

@@ -286,20 +286,27 @@ class Probe:
         self.setters.keep()
         self._taken = True
 
-    def take_untried(self, arm: int) -> None:
-        """Let the base take one step with an arm's values, from the gradient pass on, without having tried it."""
+    def take_untried(self, arm: int, factor: float = 1.0) -> None:
+        """Let the base take one step with an arm's values, from the gradient pass on, without having tried it.
+
+        `factor` scales its rate.
+        """
         self._snapshot.drop()
         self.setters.to(arm)
-        self._step_of_the_base(arm)
+        self._step_of_the_base(arm, factor)
         self.setters.keep()
         self._taken = True
 
-    def _step_of_the_base(self, arm: int) -> None:
+    def _step_of_the_base(self, arm: int, factor: float = 1.0) -> None:
         if self.clipping.active:
             self.clipping(self.parameters(), self._unrounded)
+        values = self.move.base_values(arm)
+        if factor != 1.0 and "lr" in self.base.param_groups[0]:
+            rate = values.get("lr", self.move.initial_lr)
+            values = {**values, "lr": rate * factor}  # type: ignore[operator]  # a rate is a number
         with (
             self.move.masters.stepped(self.base, self._unrounded),
-            with_values(self.base, self.move.base_values(arm), self.move.scale),
+            with_values(self.base, values, self.move.scale),
         ):
             step_of_base(self.base)
 
@@ -449,11 +456,14 @@ class Probe:
         """Forget a recorded gradient pass that no step will use."""
         self._snapshot.drop()
 
-    def step_without_loss(self, arm: int) -> None:
-        """Let the base take one step with an arm's values, from the gradients that are in `.grad`."""
+    def step_without_loss(self, arm: int, factor: float = 1.0) -> None:
+        """Let the base take one step with an arm's values, from the gradients that are in `.grad`.
+
+        `factor` scales its rate.
+        """
         self._snapshot.drop()
         self.setters.to(arm)
-        self._step_of_the_base(arm)
+        self._step_of_the_base(arm, factor)
         self.setters.keep()
         self._stale.by_closure = False
         self._stale.mark_used(self.parameters())
@@ -461,6 +471,14 @@ class Probe:
     def buffers(self) -> list[BufferDict]:
         """The dictionaries of buffers of the modules that a step looks after, outside of a step."""
         return self._snapshot.buffers(self.parameters())
+
+    def random_numbers(self) -> list[Tensor]:
+        """The states of the random generators that a gradient pass may use."""
+        return self._snapshot.random_numbers(self.parameters())
+
+    def draw_again(self, numbers: list[Tensor]) -> None:
+        """Let the next gradient pass draw the same random numbers as the one before which `numbers` were read."""
+        self._snapshot.draw_again(numbers)
 
 
 def _no_closure() -> object:

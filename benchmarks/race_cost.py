@@ -1,0 +1,161 @@
+"""What a race costs beside the steps of its lanes, and after it: time and memory.
+
+    python -m benchmarks.race_cost                        # a perceptron, a convolution with batch norm, a transformer
+
+`racing` is a step of six lanes over six steps of the base alone; `after` is a step when the race is over, over one of
+the base alone. All of them take turns. Memory is beyond the base's own, in copies of the parameters: AdamW keeps two of
+them, so a lane that waits takes three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import hotswap
+from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
+from benchmarks.networks import Convolutions, Tagger, images, paper_network, pictures, tokens
+
+LANES = 6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, and minibatches for it."""
+
+    name: str
+    network: Callable[[], nn.Module]
+    batch: Callable[[], tuple[Tensor, Tensor]]
+
+
+CASES = (
+    Case("paper's network, batch 512", paper_network, lambda: images(512)),
+    Case("convolutions with batch norm, 20 M, batch 8", Convolutions, lambda: pictures(8)),
+    Case("transformer with dropout, 23 M, batch 32", lambda: Tagger(0.1), lambda: tokens(32)),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times in seconds, memory in copies of the parameters."""
+
+    plain: float
+    raced: float
+    after: float
+    memory_racing: float
+    memory_after: float
+
+    @property
+    def racing_ratio(self) -> float:
+        return self.raced / (LANES * self.plain)
+
+    @property
+    def after_ratio(self) -> float:
+        return self.after / self.plain
+
+
+def race(network: nn.Module, *, over: bool) -> hotswap.Race:
+    """With rates of which none can spoil a run; one that is over after two steps, or one that goes on."""
+    base = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    rates = {"lr": hotswap.log_grid(1e-4, 1e-5, LANES)}
+    rounds = ((2, 1),) if over else ((10**9, 1),)
+    return hotswap.Race(base, rates, rounds=rounds, least=1, module=network)
+
+
+def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Measured:
+    torch.manual_seed(0)
+    plain = case.network().to(device)
+    racing, over = copy.deepcopy(plain), copy.deepcopy(plain)
+    adamw = torch.optim.AdamW(plain.parameters(), lr=1e-4)
+    races = {"raced": (race(racing, over=False), racing), "after": (race(over, over=True), over)}
+    data = [tuple(part.to(device) for part in case.batch()) for _ in range(16)]
+    turn = dict.fromkeys(("plain", *races), 0)
+
+    def batch(of: str) -> tuple[Tensor, ...]:
+        turn[of] += 1
+        return data[turn[of] % len(data)]
+
+    def plain_step() -> None:
+        x, y = batch("plain")
+        adamw.zero_grad()
+        cross_entropy(plain(x), y).backward()
+        adamw.step()
+
+    def step_of(name: str) -> None:
+        (x, y), (optimizer, network) = batch(name), races[name]
+        optimizer.step(lambda: cross_entropy(network(x), y))
+
+    works: dict[str, Callable[[], object]] = {"plain": plain_step}
+    works |= {name: lambda name=name: step_of(name) for name in races}
+    for _ in range(warm_up):
+        for work in works.values():
+            work()
+    times = side_by_side(works, device, rounds)
+    return Measured(
+        **times, memory_racing=memory(case, device, over=False), memory_after=memory(case, device, over=True)
+    )
+
+
+def memory(case: Case, device: torch.device, *, over: bool) -> float:
+    """What a race keeps between steps beyond its base, in copies of the parameters."""
+    kept = []
+    for raced in (False, True):
+        torch.manual_seed(0)
+        network = case.network().to(device)
+        x, y = (part.to(device) for part in case.batch())
+        with PeakMemory() as watched:
+            optimizer = race(network, over=over) if raced else torch.optim.AdamW(network.parameters(), lr=1e-4)
+            for _ in range(4):
+                if raced:
+                    optimizer.step(lambda: cross_entropy(network(x), y))  # noqa: B023
+                else:
+                    optimizer.zero_grad()
+                    cross_entropy(network(x), y).backward()
+                    optimizer.step()
+            kept.append(watched.now())
+    size = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
+    return (kept[1] - kept[0]) / size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a look, not a measurement")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="only this one; all there are by default")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
+    options = parser.parse_args()
+    console = Console()
+    for device in devices():
+        if options.device not in (None, device.type):
+            continue
+        table = Table(title=describe(device), caption="ms; memory beyond the base's, in copies of the parameters")
+        for column in ("network", "AdamW step", "raced step", "racing", "after", "memory racing", "memory after"):
+            table.add_column(column, justify="left" if column == "network" else "right")
+        rows = []
+        for case in CASES:
+            small = "paper" in case.name or device.type == "cuda"
+            rounds = 3 if options.quick else (200 if small else 6)
+            with console.status(f"{device}: {case.name}"):
+                row = measure(case, device, rounds, warm_up=10 if small else 2)
+            rows.append({"network": case.name, **asdict(row), "racing": row.racing_ratio, "over": row.after_ratio})
+            table.add_row(
+                case.name,
+                *(f"{1e3 * time:.3f}" for time in (row.plain, row.raced)),
+                *(f"{ratio:.3f}" for ratio in (row.racing_ratio, row.after_ratio)),
+                *(f"{copies:.2f}" for copies in (row.memory_racing, row.memory_after)),
+            )
+        console.print(table)
+        if options.keep is not None:
+            keep(options.keep, "race-cost", device, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""How a race is laid out in a `state_dict`.
+
+What a race adds to its base's state is in the first parameter group, under "race", as tensors and plain values, for the
+reasons that `hotswap.optim.state_dict` gives. The leader is not among the lanes that are stored: its weights and
+buffers are the model's, and its state is the base's. What is no tensor is one text, in JSON: a distributed checkpoint
+loads only keys that a fresh optimizer has, and which numbers there are changes from round to round. For the same reason
+it has no lanes, so that it can be loaded when the race is over and not before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hotswap.arms import Arms
+from hotswap.errors import CheckpointError
+from hotswap.optim.probing import Probe
+from hotswap.optim.racing.course import Course, Out
+from hotswap.optim.racing.lanes import Lane
+from hotswap.optim.snapshots import Snapshot, copied
+from hotswap.races import Round, Schedule
+
+__all__ = [
+    "leader_in",
+    "pack_course",
+    "refuse_missing_lanes",
+    "refuse_other_race",
+    "settings_of",
+    "unpack_course",
+    "with_entry",
+    "without_entry",
+]
+
+KEY = "race"
+PLAIN = (
+    *("leader", "step", "begun", "passes", "round", "counted", "restarts", "halvings", "won", "running_loss"),
+    *("early", "notes"),
+)
+"""Fields of a course that JSON knows."""
+
+
+def with_entry(plain: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The base's state, with the race's beside it."""
+    first, *others = plain["param_groups"]
+    return {**plain, "param_groups": [{**first, KEY: entry}, *others]}
+
+
+def without_entry(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The base's state and the race's."""
+    groups = state_dict.get("param_groups") if isinstance(state_dict, Mapping) else None
+    if not groups or KEY not in groups[0]:
+        raise CheckpointError(
+            f"This state was not saved by a Race: its first parameter group has no entry {KEY!r}. A race begins at the "
+            "beginning, so the state of another optimizer cannot be loaded into it."
+        )
+    first, *others = groups
+    plain = {name: value for name, value in first.items() if name != KEY}
+    return {**state_dict, "param_groups": [plain, *others]}, dict(first[KEY])
+
+
+def settings_of(arms: Arms, schedule: Schedule, rounds: Sequence[Round]) -> dict[str, Any]:
+    """What two races must have in common for one to go on with the other's state."""
+    return {
+        "names": list(arms.names),
+        "axes": [[list(v) if isinstance(v, tuple) else v for v in axis] for axis in arms.axes],
+        "schedule": [schedule.total_steps, schedule.warmup, schedule.decay],
+        "rounds": [list(one) for one in rounds],
+    }
+
+
+def refuse_other_race(entry: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise where the state is that of a race with other settings."""
+    words = {"names": "hyperparameters", "axes": "values of its lanes", "schedule": "total_steps, warmup and decay",
+             "rounds": "rounds"}  # fmt: skip
+    for name, wanted in settings.items():
+        if entry.get(name) != wanted:
+            raise CheckpointError(
+                f"The checkpoint is of another race: its {words[name]} are {entry.get(name)}, this one's {wanted}; "
+                "construct the race with the same settings before loading."
+            )
+
+
+def pack_course(course: Course, probe: Probe) -> dict[str, Any]:
+    """What a race remembers, its parked lanes with it, as tensors and plain values."""
+    parameters = probe.parameters()
+    remembered = {
+        **{name: getattr(course, name) for name in PLAIN},
+        "sums": list(course.sums.items()),
+        "losses": list(course.losses.items()),
+        "out": [(number, out.step, out.reason) for number, out in course.out.items()],
+        "written": sorted(course.written),
+        "racing": [lane.number for lane in course.lanes],
+    }
+    return {
+        "course": json.dumps(remembered),
+        "lanes": {str(lane.number): lane.packed(parameters) for lane in course.lanes if lane.number != course.leader},
+        "own": [dict(values) for lane in course.lanes if lane.number == course.leader for values in lane.written],
+        "masters": {str(place): value for place, value in probe.move.masters.read(parameters).items()},
+        "start": {} if course.start is None else course.start.packed(parameters),
+        "kept": {} if course.kept is None else course.kept.packed(parameters),
+    }
+
+
+def leader_in(entry: Mapping[str, Any]) -> int:
+    """The lane that led when the state was saved."""
+    return int(json.loads(entry["course"])["leader"])
+
+
+def refuse_missing_lanes(entry: Mapping[str, Any]) -> None:
+    """Raise where a race was going on, and not all of its lanes are there."""
+    saved = json.loads(entry["course"])
+    missing = {number for number in saved["racing"] if str(number) not in entry["lanes"]} - {saved["leader"]}
+    if missing:
+        raise CheckpointError(
+            "The checkpoint is of a race that was going on, without its lanes: a distributed checkpoint holds the "
+            "leader alone. Save a race with torch.save, in each process, or when it is over."
+        )
+
+
+def unpack_course(entry: Mapping[str, Any], course: Course, probe: Probe, *, offload: bool) -> None:
+    """The reverse, into a course that others may hold. The base has the leader's state already."""
+    saved = json.loads(entry["course"])
+    for name in PLAIN:
+        setattr(course, name, saved[name])
+    course.sums, course.losses = dict(saved["sums"]), dict(saved["losses"])
+    course.out = {number: Out(step, reason) for number, step, reason in saved["out"]}
+    course.written = set(saved["written"])
+    course.start, course.kept = (Snapshot.unpacked(entry[name]) if entry[name] else None for name in ("start", "kept"))
+    course.last_step, course.lanes = None, []
+    for number in saved["racing"]:
+        lane = Lane(number, offload)
+        if number == course.leader:
+            lane.state, lane.written = probe.base.state, [copied(values) for values in entry["own"]]
+        else:
+            lane.load(entry["lanes"][str(number)], probe)
+        course.lanes.append(lane)
+    probe.move.masters = course.lane(course.leader).masters if course.lanes else type(probe.move.masters)()
+    probe.move.masters.write(probe.parameters(), {int(place): value for place, value in entry["masters"].items()})

@@ -1,0 +1,546 @@
+"""Race: several copies of a run on the same minibatches, of which the worse are dropped until one is left.
+
+`Race.step` is the race. What its lanes are is in `hotswap.optim.racing.lanes`; what decides it, in `hotswap.races`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from hotswap.arms import Arms, Value, log_grid
+from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
+from hotswap.optim.adapters import Closure
+from hotswap.optim.hotswap import HotSwap
+from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
+from hotswap.optim.probing.agreement import Agreement, ProcessGroup
+from hotswap.optim.probing.closures import Request, request_of
+from hotswap.optim.probing.gradients import Clipping, LossScale
+from hotswap.optim.probing.moves.exact import Exact
+from hotswap.optim.probing.moves.low_precision import restore_state
+from hotswap.optim.racing.checkpoints import (
+    leader_in,
+    pack_course,
+    refuse_missing_lanes,
+    refuse_other_race,
+    settings_of,
+    unpack_course,
+    with_entry,
+    without_entry,
+)
+from hotswap.optim.racing.course import Course, Out
+from hotswap.optim.racing.lanes import Lane
+from hotswap.optim.racing.records import Cost, LaneStanding, RaceStep, Standings
+from hotswap.optim.records import applied
+from hotswap.optim.snapshots import Snapshot
+from hotswap.optim.state_dict import refuse_other_base
+from hotswap.optim.user_warnings import warn
+from hotswap.optim.validation import check_base, initial_lr
+from hotswap.optim.wrapper import Wrapper
+from hotswap.races import ROUNDS, Round, Schedule, highest_loss, plan_rounds, ranked
+
+__all__ = ["Race"]
+
+HIGHEST, LOWEST, LANES = 30.0, 0.1, 6
+"""The default lanes: from 30 times the base's own rate to a tenth of it. Of AdamW's own, 1e-3, that is 3e-2 to 1e-4."""
+
+LOOK = 10
+"""After how many steps several processes agree on who has diverged."""
+
+MOST_RESTARTS, MOST_HALVINGS = 3, 10
+
+KEEP = 200
+"""After how many steps the winner's snapshot is taken anew."""
+
+SMOOTHING = 0.98
+"""Of the winner's running loss: the mean of the last 50 steps or so."""
+
+FIRST = 10
+"""How many losses at the beginning say what a network that has not learned has."""
+
+
+class Race(Wrapper):
+    """Let copies of a run race on the same minibatches, each with its own hyperparameters, and go on with the best.
+
+        optimizer = Race(torch.optim.AdamW(model.parameters()), total_steps=epochs * len(loader))
+        for x, y in loader:
+            loss = optimizer.step(lambda: loss_fn(model(x), y))
+        print(optimizer.standings())
+
+    Each lane has weights, optimizer state and buffers of its own. In every step all of them take the same minibatch,
+    with the same random numbers. At the end of each round they are ranked by their mean training loss over the last
+    third of the round, and the best stay. Between steps the model is the leader: the best when lanes were last
+    compared, and before that the one whose rate is nearest to the base's own.
+
+    Args:
+        base_optimizer: turns a gradient into an update, in each lane; it must not have taken a step yet.
+        arms: the values that lanes have, by hyperparameter name; every combination is a lane. By default six rates,
+            from 30 times the base's own to a tenth of it: 3e-2 to 1e-4 for AdamW's 1e-3.
+        total_steps: how many steps there will be. None if that is not known: rounds then end after 60, 150 and 500
+            steps, and rates do not fall in the end.
+        rounds: until which share of all steps each round goes, or until which step where it is a whole number, and how
+            many lanes it keeps; the last one keeps 1.
+        least: how many steps a round has at least.
+        warmup: over which share of all steps rates rise to their value; None for not at all.
+        decay: over which share of them, the last ones, they fall to 0; None for not at all.
+        clip_norm, clip_value: shorten the gradient before each step of a lane.
+        loss_scale: see `HotSwap`.
+        module: the model, see `HotSwap`.
+        offload: park waiting lanes in the host's memory, for models of which the device holds no six copies.
+        process_group: of the processes that train together, see `HotSwap`.
+
+    The `lr` of a parameter group is the user's scale: a group's rate is the lane's times its `lr` divided by the first
+    group's `lr` at construction. So a scheduler of one's own scales every lane; leave out `warmup` and `decay` with it.
+
+    A lane whose loss is not finite is out. If all are, the race begins again from the state at its start, with rates
+    ten times smaller, at most three times. A winner that diverges later, so that its loss is not finite or far above
+    that of the first steps, goes back to its latest snapshot with half its rate.
+    """
+
+    def __init__(
+        self,
+        base_optimizer: Optimizer,
+        arms: Mapping[str, Iterable[Value]] | None = None,
+        total_steps: int | None = None,
+        *,
+        rounds: Sequence[tuple[float, int]] = ROUNDS,
+        least: int = 20,
+        warmup: float | None = 0.01,
+        decay: float | None = 0.4,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        loss_scale: float | None = None,
+        module: nn.Module | None = None,
+        offload: bool = False,
+        process_group: ProcessGroup = None,
+    ) -> None:
+        _check_base_of_race(base_optimizer)
+        rate = initial_lr(base_optimizer)
+        if arms is None:
+            arms = {"lr": log_grid(HIGHEST * rate, LOWEST * rate, LANES)}
+        elif not isinstance(arms, Mapping):
+            raise SettingError("Race(arms=...): name what lanes differ in, as in arms={'lr': [1e-2, 1e-3, 1e-4]}.")
+        self.base, self.arms = base_optimizer, Arms.of(arms)
+        if len(self.arms) < 2:
+            raise SettingError(f"Race(arms={dict(arms)!r}): a race needs at least two lanes; give several values.")
+        self.schedule = Schedule(total_steps, warmup, decay)
+        self.rounds: list[Round] = plan_rounds(rounds, len(self.arms), total_steps, least)
+        self._module, self._process_group, self._offload = module, process_group, offload
+        self._clipping = Clipping(clip_norm, clip_value)
+        self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
+        check_base(self, {})
+        self._probe, self._agreement = self._make_parts(rate)
+        super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
+        self.state = base_optimizer.state
+        self._course = Course(leader=self._nearest(rate))
+
+    def _make_parts(self, rate: float) -> tuple[Probe, Agreement]:
+        probe = Probe(
+            self.base,
+            Exact(self.base, self.arms, rate),
+            module=self._module,
+            process_group=False,  # lanes are compared when there is something to decide, and not in every pass
+            clipping=self._clipping,
+            loss_scale=self._loss_scale,
+            checks=ClosureChecks(enabled=False),
+        )
+        return probe, Agreement(self._process_group, lambda: probe.parameters()[0].device)
+
+    def _nearest(self, rate: float) -> int:
+        """The lane that leads before any was judged: the one whose rate is nearest to the base's own."""
+        rates = [float(self.arms.values(arm).get("lr", rate)) for arm in range(len(self.arms))]  # type: ignore[arg-type]
+        return min(range(len(rates)), key=lambda arm: abs(math.log(rates[arm] / rate)))
+
+    # --- a step -------------------------------------------------------------------------------------------------------
+
+    @torch._disable_dynamo  # type: ignore[attr-defined]  # compiled, a step would forget who is racing
+    def step(self, closure: Closure | None = None) -> Tensor | None:  # type: ignore[override]  # torch's return a float
+        """Let every living lane take a step. Returns the leader's loss before it, detached.
+
+        Args:
+            closure: computes the loss, forward only, at the parameters as they are; or the pair `(loss, anything)`. It
+                is called once for each lane. One that calls `backward()` itself works, too, if it clears gradients
+                first.
+
+        When the race is over, the closure may be left out: the base then takes a step along the gradients that are in
+        `.grad`, with the winner's values.
+        """
+        request = request_of(closure, None, None)
+        course = self._course
+        self._warn_of_the_end()
+        if course.won is None and (request.closure is not None or self._probe.can_move):
+            if request.closure is None:
+                raise ClosureError(
+                    "step() was called without a closure while lanes are racing: each of them needs the minibatch. "
+                    "Write optimizer.step(lambda: loss_fn(model(x), y))."
+                )
+            start = self._race(request)
+        elif request.closure is None:
+            self._step_without_loss()
+            return None
+        else:
+            start = self._run_on(request)
+        return start.loss
+
+    def _step_without_loss(self) -> None:
+        """A step along the gradients that are in `.grad`.
+
+        Before the race is over, only where all rates are 0: so torch's distributed checkpoints make state to load into.
+        """
+        course = self._course
+        self._probe.step_without_loss(course.leader, self._factor())
+        if course.won is not None:
+            course.step, course.passes = course.step + 1, course.passes + 1
+
+    def _factor(self) -> float:
+        """By what the values of all lanes are scaled in this step."""
+        course = self._course
+        lowered: float = 0.1**course.restarts * 0.5**course.halvings
+        return self.schedule.factor(course.step, course.begun) * lowered
+
+    @torch.no_grad()
+    def _race(self, request: Request) -> StartPoint:
+        """One step of every lane, and what follows from their losses."""
+        course, probe, factor = self._course, self._probe, self._factor()
+        if not course.lanes:
+            self._begin()
+        leader, losses = course.lane(course.leader), {}
+        leader.park(probe)  # with all that was done to the model since
+        numbers = probe.random_numbers()
+        try:
+            for lane in course.order:
+                lane.enter(probe)
+                probe.draw_again(numbers)
+                start = self._step_of(lane, request, factor)
+                losses[lane.number] = start.seen
+                if lane is not leader:
+                    lane.park(probe)
+        except BaseException:
+            leader.enter(probe)  # which has not moved yet
+            raise
+        self._record(start, losses, factor)
+        self._decide(losses)
+        return start
+
+    def _step_of(self, lane: Lane, request: Request, factor: float) -> StartPoint:
+        """The gradient pass of a lane, and the base's step along it."""
+        probe, groups = self._probe, self.base.param_groups
+        before = [dict(group) for group in groups]
+        with probe:
+            start = probe.gradient_pass(request, trials=False, survey=True)
+            if not start.overflow:
+                probe.take_untried(lane.number, factor)
+        for place, (group, old) in enumerate(zip(groups, before, strict=True)):
+            for name, value in group.items():
+                if value is not old.get(name) and name != "params":
+                    self._note_written(lane, place, name, value, old.get(name))
+        return start
+
+    def _note_written(self, lane: Lane, place: int, name: str, value: object, before: object) -> None:
+        """The base has written a value into a parameter group: from now on each lane has its own."""
+        self._course.written.add(name)
+        for other in self._course.lanes:
+            other.written[place].setdefault(name, before)
+        lane.written[place][name] = value
+
+    def _begin(self) -> None:
+        """Give every lane what is there now."""
+        course, probe = self._course, self._probe
+        if any(is_lazy(parameter) for parameter in probe.parameters()):
+            raise UnsupportedError(
+                "Race: some parameters are not initialized yet, so that there is nothing to copy; call the model once "
+                "on a minibatch before the first step."
+            )
+        if course.start is None:
+            course.start = Snapshot.of(probe)
+        course.lanes = [Lane(arm, self._offload) for arm in range(len(self.arms))]
+        for lane in course.lanes:
+            lane.written = [{} for _ in self.base.param_groups]
+            lane.park(probe)
+        course.lane(course.leader).hand_over(probe)
+
+    def _record(self, start: StartPoint, losses: dict[int, float], factor: float, *, back: bool = False) -> None:
+        course = self._course
+        scale = self._probe.move.scale(self.base.param_groups[0]) * factor
+        course.last_step = RaceStep(
+            step=course.step,
+            factor=self.schedule.factor(course.step, course.begun),
+            leader=course.leader,
+            values={number: applied(self.arms, number, scale) for number in losses},
+            losses=losses,
+            aux=start.aux,
+            rolled_back=back,
+        )
+        course.step, course.passes = course.step + 1, course.passes + len(losses)
+
+    # --- who stays ----------------------------------------------------------------------------------------------------
+
+    def _decide(self, losses: dict[int, float]) -> None:
+        """Count the losses of a step; drop lanes that have diverged, and at the end of a round all but the best."""
+        course = self._course
+        done, now = course.step - course.begun, self.rounds[course.round]
+        if done <= FIRST:
+            course.early.append(median(losses.values()))
+        if done > now.judged_from:
+            course.counted += 1
+            for number, loss in losses.items():
+                course.sums[number] = course.sums.get(number, 0.0) + loss
+        if done == now.end:
+            self._end_round(now)
+        elif done % LOOK == 0 or not self._agreement.active():
+            self._drop_diverged(losses)
+
+    def _end_round(self, now: Round) -> None:
+        course = self._course
+        numbers = [lane.number for lane in course.lanes]
+        *means, highest = self._agreement.means(
+            [*(course.sums[number] / course.counted for number in numbers), highest_loss(course.early)]
+        )
+        course.losses |= dict(zip(numbers, means, strict=True))
+        for place, mean in enumerate(means):
+            if not math.isfinite(mean):
+                course.out[numbers[place]] = Out(course.step, "out: its loss was not finite")
+            elif mean > highest:
+                course.out[numbers[place]] = Out(course.step, "out: its loss was far above that of the first steps")
+        order = [place for place in ranked(means) if means[place] <= highest]
+        for rank, place in enumerate(order[now.keep :], start=now.keep + 1):
+            course.out[numbers[place]] = Out(course.step, f"out: {_ordinal(rank)} of {len(numbers)}")
+        course.round, course.sums, course.counted = course.round + 1, {}, 0
+        stay = [numbers[place] for place in order[: now.keep]]
+        self._go_on_with(stay)
+        if len(stay) == 1:
+            self._finish()
+
+    def _drop_diverged(self, losses: dict[int, float]) -> None:
+        course = self._course
+        numbers = list(losses)
+        agreed = dict(zip(numbers, self._agreement.means([losses[number] for number in numbers]), strict=True))
+        stay = [number for number in numbers if math.isfinite(agreed[number])]
+        if len(stay) < len(numbers):
+            for number in set(numbers) - set(stay):
+                course.out[number] = Out(course.step, "out: its loss was not finite")
+            first = course.leader if course.leader in stay else min(stay, key=lambda n: agreed[n], default=None)
+            self._go_on_with([] if first is None else [first, *(number for number in stay if number != first)])
+
+    def _go_on_with(self, stay: list[int]) -> None:
+        """These lanes stay, and the first of them leads; with none left the race begins again."""
+        course, probe = self._course, self._probe
+        if not stay:
+            self._begin_again()
+            return
+        if course.leader != stay[0]:
+            if course.leader in stay:
+                course.lane(course.leader).park(probe)
+            course.leader = stay[0]
+            course.lane(course.leader).enter(probe)
+        course.lanes = [lane for lane in course.lanes if lane.number in stay]
+
+    def _finish(self) -> None:
+        """One lane is left at the end of a round: it has won, and nothing is kept of the others."""
+        course = self._course
+        course.won, course.start = course.step, None
+        course.out[course.leader] = Out(course.step, "won")
+        course.running_loss = course.losses[course.leader]
+        winner = course.lanes[0]
+        winner.weights, winner.buffers = {}, type(winner.buffers)()  # the model has them
+        course.kept = Snapshot.of(self._probe)
+
+    def _begin_again(self) -> None:
+        """All lanes have diverged: begin at the start, with rates ten times smaller."""
+        course, probe = self._course, self._probe
+        assert course.start is not None  # as long as the race is not over
+        if course.restarts == MOST_RESTARTS:
+            raise LossError(
+                f"All lanes of the race have diverged, {MOST_RESTARTS + 1} times, and with rates "
+                f"{10**MOST_RESTARTS:,} times smaller than those it began with: look at the data and at the loss, or "
+                "give smaller rates in arms."
+            )
+        course.restarts += 1
+        note = f"All lanes had diverged by step {course.step}: the race began again with rates ten times smaller."
+        course.notes.append(note)
+        warn(note)
+        self.base.state = Lane(course.leader).state  # type: ignore[assignment]  # empty, as at the start
+        probe.move.masters = type(probe.move.masters)()
+        course.start.restore(probe, course.written)
+        course.begun, course.round, course.sums, course.counted = course.step, 0, {}, 0
+        course.early, course.losses, course.out = [], {}, {}
+        course.leader = self._nearest(probe.move.initial_lr)
+        self._begin()
+
+    # --- after the race -----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _run_on(self, request: Request) -> StartPoint:
+        """A step of the winner."""
+        course, probe, factor = self._course, self._probe, self._factor()
+        with probe:
+            start = probe.gradient_pass(request, trials=False)
+            course.running_loss += (1 - SMOOTHING) * (start.seen - course.running_loss)
+            assert course.won is not None  # the race is over
+            look = (course.step - course.won) % LOOK == 0 or not self._agreement.active()
+            back = look and self._has_diverged()
+            if not back and not start.overflow:
+                if course.kept is None or (course.step > course.won and (course.step - course.won) % KEEP == 0):
+                    course.kept = None  # its memory is free for the new one
+                    course.kept = Snapshot.of(probe)
+                probe.take_untried(course.leader, factor)
+        if back:
+            self._go_back()
+        self._record(start, {course.leader: start.seen}, factor, back=back)
+        return start
+
+    def _has_diverged(self) -> bool:
+        """Whether the winner is far worse than before it was trained, or has no loss at all."""
+        course = self._course
+        running, highest = self._agreement.means([course.running_loss, highest_loss(course.early)])
+        return not running <= highest
+
+    def _go_back(self) -> None:
+        course = self._course
+        if course.kept is None or course.halvings == MOST_HALVINGS:
+            raise LossError(
+                f"The winner of the race has diverged {course.halvings + 1} times, with half its rate after each; look "
+                "at the data and at the loss."
+            )
+        course.kept.restore(self._probe, course.written)
+        course.halvings += 1
+        course.running_loss = course.losses[course.leader]
+        note = f"The winner had diverged by step {course.step}: it went back to its snapshot, with half its rate."
+        course.notes.append(note)
+        warn(note)
+
+    def _warn_of_the_end(self) -> None:
+        course, total = self._course, self.schedule.total_steps
+        if total is not None and course.step == total and self.schedule.decay:
+            warn(
+                f"All of total_steps={total} are done, and all rates are 0 from now on: nothing moves any more. Give "
+                "the number of steps that there really are."
+            )
+
+    # --- what it tells about itself -----------------------------------------------------------------------------------
+
+    @property
+    def last_step(self) -> RaceStep | None:
+        """What the latest step did."""
+        return self._course.last_step
+
+    @property
+    def winner(self) -> dict[str, Value] | None:
+        """The values of the lane that has won; None until the race is over."""
+        course = self._course
+        return None if course.won is None else self._values(course.leader)
+
+    @property
+    def cost(self) -> Cost:
+        """Forward and backward passes so far, and what a run without a race would have had."""
+        return Cost(self._course.passes, self._course.step)
+
+    def standings(self) -> Standings:
+        """Who is racing, and who is out since when, and why. Print it."""
+        course, rows = self._course, []
+        for number in range(len(self.arms)):
+            out = course.out.get(number)
+            loss = course.losses.get(number, math.nan)
+            rows.append(
+                LaneStanding(
+                    number,
+                    self._values(number),
+                    out is None,
+                    loss,
+                    None if out is None else out.step,
+                    "" if out is None else out.reason,
+                )
+            )
+        return Standings(tuple(rows), course.leader, tuple(course.notes))
+
+    # --- checkpoints and copies ---------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The leader's state as the base stores it, and all that the race remembers; loading it resumes exactly.
+
+        The leader's weights and buffers are the model's, and are saved with it.
+        """
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        packed = with_entry(self.base.state_dict(), self._packed())
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            packed = post_hook(self, packed) or packed
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from `state_dict()`; a state of another race is refused and changes nothing."""
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
+        plain, entry = without_entry(state_dict)
+        refuse_other_race(entry, self._settings())
+        refuse_missing_lanes(entry)
+        refuse_other_base(plain["param_groups"], self.base)
+        self.base.load_state_dict(plain)
+        restore_state(self.base, plain)
+        self._unpack(entry)
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
+
+    def _settings(self) -> dict[str, Any]:
+        return settings_of(self.arms, self.schedule, self.rounds)
+
+    def _packed(self) -> dict[str, Any]:
+        scale = None if self._loss_scale is None else [self._loss_scale.value, self._loss_scale.good]
+        entry = {"initial_lr": self._probe.move.initial_lr, "loss_scale": scale}
+        return {**self._settings(), **entry, **pack_course(self._course, self._probe)}
+
+    def _unpack(self, entry: dict[str, Any]) -> None:
+        self._probe.move.initial_lr = float(entry["initial_lr"])
+        if self._loss_scale is not None and entry["loss_scale"] is not None:
+            self._loss_scale.value, self._loss_scale.good = entry["loss_scale"]
+        unpack_course(entry, self._course, self._probe, offload=self._offload)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("base", "arms", "schedule", "rounds")
+        settings = ("_module", "_process_group", "_offload", "_clipping", "_loss_scale")
+        return {name: self.__dict__[name] for name in (*kept, *settings)} | {"_packed": self._packed()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = dict(state)
+        entry = own.pop("_packed")
+        self.__dict__.update(own)
+        super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
+        self._probe, self._agreement = self._make_parts(float(entry["initial_lr"]))
+        self._course = Course(leader=leader_in(entry))
+        self._unpack(entry)
+
+    def _values(self, number: int) -> dict[str, Value]:
+        return applied(self.arms, number, 0.1**self._course.restarts)
+
+    def __repr__(self) -> str:
+        lanes = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))
+        return f"Race({type(self.base).__name__}, lanes: {lanes}, {self.schedule!r})"
+
+
+def _check_base_of_race(base: object) -> None:
+    if not isinstance(base, Optimizer):
+        raise SettingError(
+            f"Race: the base is of type {type(base).__name__}, not a torch.optim.Optimizer, such as "
+            "torch.optim.AdamW(model.parameters())."
+        )
+    if isinstance(base, HotSwap | Race):
+        raise UnsupportedError(f"Race cannot be around a {type(base).__name__}; give it the base of that.")
+    if isinstance(base, torch.optim.LBFGS):
+        raise UnsupportedError("Race cannot be around LBFGS, which evaluates the closure itself, as often as it likes.")
+    if any(base.state.values()):
+        raise SettingError(
+            f"Race: the base, {type(base).__name__}, has state already, of steps before; a race begins at the "
+            "beginning, so give it a new optimizer."
+        )
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

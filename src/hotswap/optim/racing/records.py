@@ -1,0 +1,104 @@
+"""What a race tells about itself: a record of the last step, the standings, and what it has cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hotswap.arms import Value
+
+__all__ = ["Cost", "LaneStanding", "RaceStep", "Standings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaceStep:
+    """What one step of a race did.
+
+    Attributes:
+        step: Which one it was, counted from 0.
+        factor: By what the schedule has multiplied all rates.
+        leader: The lane that the model holds.
+        values: What each living lane has applied, in the first parameter group, by the number of the lane.
+        losses: The loss of each of them before the step; in several processes, this one's own.
+        aux: What the closure returned beside the leader's loss.
+        rolled_back: Whether the winner had diverged, and went back to its snapshot in place of a step.
+    """
+
+    step: int
+    factor: float
+    leader: int
+    values: dict[int, dict[str, Value]]
+    losses: dict[int, float]
+    aux: object = None
+    rolled_back: bool = False
+
+    @property
+    def loss_before(self) -> float:
+        """The leader's loss before the step."""
+        return self.losses.get(self.leader, math.nan)
+
+
+class Cost(NamedTuple):
+    """Forward and backward passes, counted in pairs."""
+
+    passes: int
+    """Of all lanes so far."""
+    plain: int
+    """What a run without a race would have had."""
+
+
+@dataclass(frozen=True)
+class LaneStanding:
+    """Where one lane stands."""
+
+    lane: int
+    values: dict[str, Value]
+    racing: bool
+    loss: float
+    """Its mean loss where lanes were last compared; NaN before the first round ends."""
+    step: int | None = None
+    """The step at which it went out, or won; None while it is racing."""
+    reason: str = ""
+    """Why."""
+
+
+@dataclass(frozen=True)
+class Standings(Sequence[LaneStanding]):
+    """One row per lane, those with large rates first. Print it."""
+
+    rows: tuple[LaneStanding, ...]
+    leader: int
+    notes: tuple[str, ...] = ()
+    """What else has happened: the race began again, the winner went back."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> LaneStanding:  # type: ignore[override]  # rows, not slices of them
+        return self.rows[place]
+
+    def __iter__(self) -> Iterator[LaneStanding]:
+        return iter(self.rows)
+
+    def __str__(self) -> str:
+        names = list(self.rows[0].values)
+        lines = [["lane", *names, "loss", ""]]
+        for row in self.rows:
+            mark = "<- leads" if row.lane == self.leader and row.racing else ""
+            told = f"{row.reason} (step {row.step})" if row.step is not None else mark or "racing"
+            loss = "" if math.isnan(row.loss) else f"{row.loss:.4g}"
+            lines.append([str(row.lane), *(_short(row.values[name]) for name in names), loss, told])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
+        table = [
+            "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=True)), line[-1]]).rstrip()
+            for line in lines
+        ]
+        return "\n".join([*table, *self.notes])
+
+    __repr__ = __str__
+
+
+def _short(value: Value) -> str:
+    return f"({', '.join(f'{item:g}' for item in value)})" if isinstance(value, tuple) else f"{value:.3g}"

@@ -1,0 +1,49 @@
+"""An optimizer around another one: parameter groups and state are the base's."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch.optim import Optimizer
+
+from hotswap.optim.adapters import refuse_scalers
+from hotswap.optim.validation import check_group
+
+__all__ = ["Wrapper"]
+
+
+class Wrapper(Optimizer):
+    """Shows the base optimizer's parameter groups and state as its own."""
+
+    base: Optimizer
+    """The optimizer that turns a gradient into an update."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The base optimizer's parameter groups."""
+        return self.base.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.base.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        """The base optimizer's state."""
+        return self.base.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.base.state = state
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base optimizer."""
+        check_group(param_group)
+        self.base.add_param_group(param_group)
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """torch's GradScaler asks this of an optimizer before it calls its step, and is refused; others may ask."""
+        refuse_scalers(sys._getframe(1))
+        return False

@@ -1,0 +1,14 @@
+"""Races: hot swapping with a long horizon.
+
+Copies of a run, its **lanes**, train side by side on the same minibatches, each with hyperparameters of its own. At the
+end of each **round** they are ranked by their training loss, and only the best go on, until one is left. That is
+successive halving (Jamieson and Talwalkar 2016) within one run that is never restarted.
+
+Here is what decides a race: its rounds, its schedule and its ranking. `hotswap.Race` is the optimizer.
+"""
+
+from hotswap.races.ranking import highest_loss, ranked
+from hotswap.races.rounds import ROUNDS, STEPS, Round, plan_rounds
+from hotswap.races.schedule import Schedule
+
+__all__ = ["ROUNDS", "STEPS", "Round", "Schedule", "highest_loss", "plan_rounds", "ranked"]

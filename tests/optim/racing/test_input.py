@@ -1,0 +1,100 @@
+"""Bad input gets one sentence, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import AdamW, Optimizer
+
+import hotswap
+from hotswap.errors import ClosureError, HotSwapError, SettingError, UnsupportedError
+from tests.optim.racing.helpers import STEPS, contents, minibatches, network, race, same, train
+
+
+def test_the_default_lanes_are_around_the_bases_own_rate() -> None:
+    model = network()
+    assert hotswap.Race(AdamW(model.parameters())).arms.axes == (hotswap.log_grid(3e-2, 1e-4, 6),)
+    wide = hotswap.Race(torch.optim.SGD(model.parameters(), lr=0.1)).arms.axes[0]
+    assert (wide[0], wide[-1], len(wide)) == (3.0, pytest.approx(0.01), 6)
+
+
+def test_the_leader_before_the_first_round_is_nearest_to_the_bases_own_rate() -> None:
+    optimizer = hotswap.Race(AdamW(network().parameters()))
+    assert optimizer.standings().leader == 3
+    assert "<- leads" in str(optimizer.standings()).splitlines()[4]
+    assert optimizer.winner is None
+    assert optimizer.last_step is None
+    assert optimizer.cost == (0, 0)
+
+
+def stepped() -> Optimizer:
+    model = nn.Linear(2, 2)
+    base = AdamW(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    base.step()
+    return base
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "sentence"),
+    [
+        (lambda base: hotswap.Race(network()), SettingError, "not a torch.optim.Optimizer"),
+        (lambda base: hotswap.Race(base, [0.1, 0.2]), SettingError, "name what lanes differ in"),
+        (lambda base: hotswap.Race(base, {"lr": [0.1]}), SettingError, "at least two lanes"),
+        (lambda base: hotswap.Race(base, {"speed": [0.1, 1.0]}), SettingError, "speed"),
+        (lambda base: hotswap.Race(base, {"lr": [0.1, -1.0]}), SettingError, "must be positive"),
+        (lambda base: hotswap.Race(base, total_steps=10), SettingError, "need at least 60 steps"),
+        (lambda base: hotswap.Race(base, total_steps=1000, rounds=((0.1, 7),)), SettingError, "only 6 lanes"),
+        (lambda base: hotswap.Race(base, total_steps=1000, decay=2), SettingError, "decay must be a share"),
+        (lambda base: hotswap.Race(base, total_steps=1000, module=3), SettingError, "must be a torch.nn.Module"),
+        (lambda base: hotswap.Race(stepped()), SettingError, "has state already"),
+        (lambda base: hotswap.Race(hotswap.HotSwap(base)), UnsupportedError, "around a HotSwap"),
+        (lambda base: hotswap.Race(hotswap.Race(base)), UnsupportedError, "around a Race"),
+        (lambda base: hotswap.Race(torch.optim.LBFGS([nn.Parameter(torch.ones(1))])), UnsupportedError, "LBFGS"),
+    ],
+)
+def test_bad_settings(make: Callable[[Optimizer], object], kind: type[HotSwapError], sentence: str) -> None:
+    base = AdamW(network().parameters())
+    groups = [dict(group) for group in base.param_groups]
+    with pytest.raises(kind, match=sentence):
+        make(base)
+    assert [dict(group) for group in base.param_groups] == groups
+    assert not base.state
+
+
+def test_an_unknown_hyperparameter_lists_those_that_there_are() -> None:
+    with pytest.raises(SettingError, match="weight_decay"):
+        hotswap.Race(AdamW(network().parameters()), {"speed": [0.1, 1.0]})
+
+
+def test_a_step_needs_a_closure_while_lanes_are_racing() -> None:
+    model = network()
+    optimizer = race(model)
+    train(optimizer, model, minibatches(3))
+    before = contents(model)
+    with pytest.raises(ClosureError, match="while lanes are racing"):
+        optimizer.step()
+    assert same(before, contents(model))
+    train(optimizer, model, minibatches(STEPS - 5))
+    x, y = next(minibatches(1))
+    optimizer.zero_grad()
+    cross_entropy(model(x), y).backward()
+    before = contents(model)
+    assert optimizer.step() is None  # the race is over
+    assert not torch.equal(before["0.weight"], model[0].weight)
+    assert optimizer.cost.plain == STEPS - 1
+
+
+def test_lazy_modules_need_a_call_before() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3))
+    optimizer = hotswap.Race(AdamW(model.parameters()))
+    x, y = next(minibatches(1))
+    with pytest.raises(UnsupportedError, match="call the model once"):
+        optimizer.step(lambda: cross_entropy(model(x), y))
+    model(x)
+    optimizer = hotswap.Race(AdamW(model.parameters()))
+    optimizer.step(lambda: cross_entropy(model(x), y))
