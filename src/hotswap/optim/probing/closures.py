@@ -113,12 +113,16 @@ class GradientPass(NamedTuple):
 
 
 def run_gradient_pass(
-    closure: Closure, parameters: list[Tensor], scale: LossScale | None, unused: Sequence[Tensor], reader: LossReader
+    closure: Closure,
+    parameters: list[Tensor],
+    scale: LossScale | None,
+    unused: Sequence[Tensor],
+    reader: LossReader | None,
 ) -> GradientPass:
     """Clear the gradients, evaluate the closure, and run its backward unless it did so itself.
 
     `unused` are parameters with gradients that no step has used. A closure that runs a backward must clear them.
-    `reader` is told the loss between forward and backward, where there is a time between them.
+    `reader` is told the loss between forward and backward, where there is a time between them; None if nobody reads it.
     """
     factor = 1.0 if scale is None else scale.value
     with torch.enable_grad():
@@ -129,7 +133,8 @@ def run_gradient_pass(
         else:
             loss, aux, by_closure = _evaluate(closure, parameters, unused)
             if not by_closure:
-                reader.note(loss)
+                if reader is not None:
+                    reader.note(loss)
                 backward_of(loss, factor, "The closure's loss")
     if not _any_gradient(parameters):
         raise ClosureError(

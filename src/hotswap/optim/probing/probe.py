@@ -205,16 +205,18 @@ class Probe:
             self._parameters = []
             self._snapshot.finish()
 
-    def gradient_pass(self, request: Request, *, trials: bool = True, survey: bool = False) -> StartPoint:
+    def gradient_pass(
+        self, request: Request, *, trials: bool = True, survey: bool = False, read: bool = True
+    ) -> StartPoint:
         """The loss and its gradient at the parameters as they are.
 
         Without `trials`, nothing is kept for any. A `survey` notices all the same which modules have buffers that
-        change.
+        change. A loss that is not `read` stays on its device, and is seen as NaN.
         """
         if request.closure is None:
             start = self._start_from_gradients(request, trials=trials)
         else:
-            start = self._start_from_closure(request.closure, request, trials=trials, survey=survey)
+            start = self._start_from_closure(request.closure, request, trials=trials, survey=survey, read=read)
         if self._several:
             start = start._replace(seen=self._agreement.mean(start.seen))
         self._start = start
@@ -341,12 +343,14 @@ class Probe:
 
     # --- the start point ----------------------------------------------------------------------------------------------
 
-    def _start_from_closure(self, closure: Closure, request: Request, *, trials: bool, survey: bool) -> StartPoint:
+    def _start_from_closure(
+        self, closure: Closure, request: Request, *, trials: bool, survey: bool, read: bool
+    ) -> StartPoint:
         parameters = self._parameters = self.parameters()
         recorded = trials or survey
         unused = self._stale.unused(parameters)
         with self._snapshot.recording(parameters, restart=True) if recorded else self._snapshot.unrecorded():
-            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader)
+            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader if read else None)
             if request.after_backward is not None:
                 with torch.enable_grad():
                     request.after_backward()
@@ -361,7 +365,8 @@ class Probe:
         elif trials and request.trial_closure is not None:
             self._trial_closure, self._needs_grad = request.trial_closure, False
             self.judges_apart, self._given = True, request.loss
-        return StartPoint(passed.loss, self._reader.read(passed.loss), passed.aux, passed.overflow)
+        seen = self._reader.read(passed.loss) if read else math.nan
+        return StartPoint(passed.loss, seen, passed.aux, passed.overflow)
 
     def _evaluate_at_start(self) -> float:
         """The trial closure's loss at the start point, without letting it touch the gradients."""

@@ -35,7 +35,7 @@ __all__ = [
 KEY = "race"
 PLAIN = (
     *("leader", "step", "begun", "passes", "round", "counted", "restarts", "halvings", "won", "running_loss"),
-    *("early", "notes"),
+    *("highest", "early", "notes"),
 )
 """Fields of a course that JSON knows."""
 
@@ -91,6 +91,7 @@ def pack_course(course: Course, probe: Probe) -> dict[str, Any]:
         "out": [(number, out.step, out.reason) for number, out in course.out.items()],
         "written": sorted(course.written),
         "racing": [lane.number for lane in course.lanes],
+        "averaged": course.average.steps,
     }
     return {
         "course": json.dumps(remembered),
@@ -99,6 +100,7 @@ def pack_course(course: Course, probe: Probe) -> dict[str, Any]:
         "masters": {str(place): value for place, value in probe.move.masters.read(parameters).items()},
         "start": {} if course.start is None else course.start.packed(parameters),
         "kept": {} if course.kept is None else course.kept.packed(parameters),
+        "average": course.average.packed(parameters),
     }
 
 
@@ -127,6 +129,7 @@ def unpack_course(entry: Mapping[str, Any], course: Course, probe: Probe, *, off
     course.out = {number: Out(step, reason) for number, step, reason in saved["out"]}
     course.written = set(saved["written"])
     course.start, course.kept = (Snapshot.unpacked(entry[name]) if entry[name] else None for name in ("start", "kept"))
+    course.average.load(entry["average"], saved["averaged"] if entry["average"] else 0, probe.parameters())
     course.last_step, course.lanes = None, []
     for number in saved["racing"]:
         lane = Lane(number, offload)

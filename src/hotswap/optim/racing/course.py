@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hotswap.optim.racing.averaging import Average
 from hotswap.optim.racing.lanes import Lane
-from hotswap.optim.racing.records import RaceStep
+from hotswap.optim.racing.records import Brief, RaceStep
 from hotswap.optim.snapshots import Snapshot
 
 __all__ = ["Course", "Out"]
@@ -50,16 +51,20 @@ class Course:
     """The step at which the race was over."""
     early: list[float] = field(default_factory=list)
     """The losses of the first steps, the median over lanes: a lane that is far worse has diverged."""
+    highest: float = 0.0
+    """Above which loss the winner has diverged."""
     running_loss: float = 0.0
     """A running mean of the winner's."""
     start: Snapshot | None = None
     """The state in which the race began, as long as it is not over."""
     kept: Snapshot | None = None
     """The winner's snapshot."""
+    average: Average = field(default_factory=Average)
+    """Of the winner's weights, where nobody knows how long the run will be."""
     written: set[str] = field(default_factory=set)
     """Names of values in the parameter groups that the base's step itself changes."""
     notes: list[str] = field(default_factory=list)
-    last_step: RaceStep | None = None
+    last_step: RaceStep | Brief | None = None
 
     def lane(self, number: int) -> Lane:
         """The racing lane with this number."""

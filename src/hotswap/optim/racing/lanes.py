@@ -62,6 +62,13 @@ class Lane:
 
     def enter(self, probe: Probe) -> None:
         """Bring what was kept onto the track."""
+        self.put_back(probe)
+        if self.offload:
+            self._move_state(None)
+        self.hand_over(probe)
+
+    def put_back(self, probe: Probe) -> None:
+        """Give the model the weights and buffers that were kept."""
         there, kept = [], []
         for parameter in probe.parameters():
             if (weight := self.weights.get(parameter)) is not None:
@@ -70,9 +77,6 @@ class Lane:
         torch._foreach_copy_(there, kept, non_blocking=self.offload)
         if self.buffers.owners:
             self.buffers.write(resized=True)
-        if self.offload:
-            self._move_state(None)
-        self.hand_over(probe)
 
     def hand_over(self, probe: Probe) -> None:
         """Let the base go on with this lane's state."""

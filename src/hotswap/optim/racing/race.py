@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
+from torch.optim.swa_utils import update_bn
 
 from hotswap.arms import Arms, Value, log_grid
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
@@ -25,6 +27,7 @@ from hotswap.optim.probing.closures import Request, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import restore_state
+from hotswap.optim.probing.moves.shards import local
 from hotswap.optim.racing.checkpoints import (
     leader_in,
     pack_course,
@@ -37,7 +40,7 @@ from hotswap.optim.racing.checkpoints import (
 )
 from hotswap.optim.racing.course import Course, Out
 from hotswap.optim.racing.lanes import Lane
-from hotswap.optim.racing.records import Cost, LaneStanding, RaceStep, Standings
+from hotswap.optim.racing.records import Brief, Cost, LaneStanding, RaceStep, Standings
 from hotswap.optim.records import applied
 from hotswap.optim.snapshots import Snapshot
 from hotswap.optim.state_dict import refuse_other_base
@@ -52,15 +55,15 @@ HIGHEST, LOWEST, LANES = 30.0, 0.1, 6
 """The default lanes: from 30 times the base's own rate to a tenth of it. Of AdamW's own, 1e-3, that is 3e-2 to 1e-4."""
 
 LOOK = 10
-"""After how many steps several processes agree on who has diverged."""
+"""After how many steps the winner's loss is looked at, and several processes agree on which lanes have diverged."""
 
 MOST_RESTARTS, MOST_HALVINGS = 3, 10
 
 KEEP = 200
 """After how many steps the winner's snapshot is taken anew."""
 
-SMOOTHING = 0.98
-"""Of the winner's running loss: the mean of the last 50 steps or so."""
+SMOOTHING = 0.2
+"""The weight of the newest in the winner's running loss: the mean of the last five looks or so."""
 
 FIRST = 10
 """How many losses at the beginning say what a network that has not learned has."""
@@ -200,10 +203,12 @@ class Race(Wrapper):
             course.step, course.passes = course.step + 1, course.passes + 1
 
     def _factor(self) -> float:
-        """By what the values of all lanes are scaled in this step."""
+        """By what the rates of all lanes are multiplied in this step."""
         course = self._course
-        lowered: float = 0.1**course.restarts * 0.5**course.halvings
-        return self.schedule.factor(course.step, course.begun) * lowered
+        factor = self.schedule.factor(course.step, course.begun)
+        if course.restarts or course.halvings:
+            factor *= 0.1**course.restarts * 0.5**course.halvings
+        return factor
 
     @torch.no_grad()
     def _race(self, request: Request) -> StartPoint:
@@ -266,17 +271,16 @@ class Race(Wrapper):
             lane.park(probe)
         course.lane(course.leader).hand_over(probe)
 
-    def _record(self, start: StartPoint, losses: dict[int, float], factor: float, *, back: bool = False) -> None:
+    def _record(self, start: StartPoint, losses: dict[int, float], factor: float) -> None:
         course = self._course
         scale = self._probe.move.scale(self.base.param_groups[0]) * factor
         course.last_step = RaceStep(
             step=course.step,
-            factor=self.schedule.factor(course.step, course.begun),
+            factor=factor,
             leader=course.leader,
             values={number: applied(self.arms, number, scale) for number in losses},
             losses=losses,
             aux=start.aux,
-            rolled_back=back,
         )
         course.step, course.passes = course.step + 1, course.passes + len(losses)
 
@@ -303,6 +307,7 @@ class Race(Wrapper):
         *means, highest = self._agreement.means(
             [*(course.sums[number] / course.counted for number in numbers), highest_loss(course.early)]
         )
+        course.highest = highest
         course.losses |= dict(zip(numbers, means, strict=True))
         for place, mean in enumerate(means):
             if not math.isfinite(mean):
@@ -378,29 +383,67 @@ class Race(Wrapper):
 
     @torch.no_grad()
     def _run_on(self, request: Request) -> StartPoint:
-        """A step of the winner."""
+        """A step of the winner, whose loss is looked at now and then: to read it in every step would take time."""
         course, probe, factor = self._course, self._probe, self._factor()
+        since = course.step - (course.won or 0)
+        look = since % LOOK == 0
         with probe:
-            start = probe.gradient_pass(request, trials=False)
-            course.running_loss += (1 - SMOOTHING) * (start.seen - course.running_loss)
-            assert course.won is not None  # the race is over
-            look = (course.step - course.won) % LOOK == 0 or not self._agreement.active()
-            back = look and self._has_diverged()
+            start = probe.gradient_pass(request, trials=False, read=look)
+            back = look and self._has_diverged(start.seen)
             if not back and not start.overflow:
-                if course.kept is None or (course.step > course.won and (course.step - course.won) % KEEP == 0):
+                if look and (course.kept is None or since % KEEP == 0):
                     course.kept = None  # its memory is free for the new one
                     course.kept = Snapshot.of(probe)
                 probe.take_untried(course.leader, factor)
         if back:
             self._go_back()
-        self._record(start, {course.leader: start.seen}, factor, back=back)
+        if self.schedule.total_steps is None:
+            course.average.follow(probe.parameters())
+        scale = probe.move.scale(self.base.param_groups[0])
+        course.last_step = Brief(course.step, factor, course.leader, scale, start.loss, start.aux, back)
+        course.step, course.passes = course.step + 1, course.passes + 1
         return start
 
-    def _has_diverged(self) -> bool:
+    @contextmanager
+    def average(self) -> Iterator[None]:
+        """Inside, the model has an average of the winner's weights: for runs without `total_steps`, to evaluate them.
+
+            with optimizer.average():
+                optimizer.calibrate(batches)
+                evaluate(model)
+
+        Before the race is over there is no average, and the model stays the leader.
+        """
+        if self.schedule.total_steps is not None:
+            raise UnsupportedError(
+                "Race.average: where total_steps is given, rates fall in the end, and no average is kept; evaluate the "
+                "model as it is."
+            )
+        now = Lane(self._course.leader)
+        with torch.no_grad():
+            now.park(self._probe)
+            self._course.average.place()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                now.put_back(self._probe)
+
+    def calibrate(self, batches: Iterable[Any]) -> None:
+        """Compute the statistics of batch norm anew, for the weights that the model has now.
+
+        Args:
+            batches: the model's inputs, or tuples or lists that begin with one.
+        """
+        if self._module is None:
+            raise SettingError("Race.calibrate needs to know the model: give it to Race(..., module=model).")
+        update_bn(batches, self._module, device=local(self._probe.parameters()[0]).device)
+
+    def _has_diverged(self, loss: float) -> bool:
         """Whether the winner is far worse than before it was trained, or has no loss at all."""
         course = self._course
-        running, highest = self._agreement.means([course.running_loss, highest_loss(course.early)])
-        return not running <= highest
+        course.running_loss += SMOOTHING * (loss - course.running_loss)
+        return not self._agreement.means([course.running_loss])[0] <= course.highest
 
     def _go_back(self) -> None:
         course = self._course
@@ -429,7 +472,10 @@ class Race(Wrapper):
     @property
     def last_step(self) -> RaceStep | None:
         """What the latest step did."""
-        return self._course.last_step
+        course = self._course
+        if isinstance(course.last_step, Brief):
+            course.last_step = course.last_step.written(self.arms)
+        return course.last_step
 
     @property
     def winner(self) -> dict[str, Value] | None:

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hotswap.arms import Value
+from torch import Tensor
 
-__all__ = ["Cost", "LaneStanding", "RaceStep", "Standings"]
+from hotswap.arms import Arms, Value
+from hotswap.optim.records import applied
+
+__all__ = ["Brief", "Cost", "LaneStanding", "RaceStep", "Standings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +21,8 @@ class RaceStep:
 
     Attributes:
         step: Which one it was, counted from 0.
-        factor: By what the schedule has multiplied all rates.
+        factor: By what all rates were multiplied: the schedule's factor, and less where the race began again or the
+            winner went back.
         leader: The lane that the model holds.
         values: What each living lane has applied, in the first parameter group, by the number of the lane.
         losses: The loss of each of them before the step; in several processes, this one's own.
@@ -38,6 +42,31 @@ class RaceStep:
     def loss_before(self) -> float:
         """The leader's loss before the step."""
         return self.losses.get(self.leader, math.nan)
+
+
+class Brief(NamedTuple):
+    """What a step of the winner did, in so few words that a step hardly pays for a record that nobody reads."""
+
+    step: int
+    factor: float
+    leader: int
+    scale: float
+    """By what else the rate of the first parameter group was multiplied, by a scheduler for instance."""
+    loss: Tensor
+    aux: object
+    rolled_back: bool
+
+    def written(self, arms: Arms) -> RaceStep:
+        """The record of that step; it waits for the loss."""
+        return RaceStep(
+            step=self.step,
+            factor=self.factor,
+            leader=self.leader,
+            values={self.leader: applied(arms, self.leader, self.scale * self.factor)},
+            losses={self.leader: self.loss.item()},
+            aux=self.aux,
+            rolled_back=self.rolled_back,
+        )
 
 
 class Cost(NamedTuple):

@@ -1,0 +1,58 @@
+"""An average of the weights, for runs whose end nobody knows: it stands in for rates that fall in the end.
+
+    ā ← ā + (η + 1) / (t + η) · (θ − ā)
+
+with η = 8 is a mean in which the last ninth of the t steps so far counts for most, whenever one stops (Shamir and
+Zhang, "Stochastic Gradient Descent for Non-smooth Optimization", 2013).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hotswap.optim.probing.moves.shards import local, sharded_like
+
+__all__ = ["Average"]
+
+ETA = 8
+
+
+@dataclass
+class Average:
+    """The average of some parameters. It changes in place."""
+
+    steps: int = 0
+    weights: dict[Tensor, Tensor] = field(default_factory=dict, repr=False)
+    """By the parameter; in float32 where that is in less."""
+
+    def follow(self, parameters: list[Tensor]) -> None:
+        """Count the parameters as they are now."""
+        self.steps += 1
+        moving = [parameter for parameter in parameters if parameter.requires_grad]
+        for parameter in moving:
+            if parameter not in self.weights:
+                self.weights[parameter] = local(parameter).detach().to(torch.float32, copy=True)
+        now = [local(parameter).detach().float() for parameter in moving]
+        torch._foreach_lerp_([self.weights[parameter] for parameter in moving], now, (ETA + 1) / (self.steps + ETA))
+
+    def place(self) -> None:
+        """Give the parameters their averages."""
+        for parameter, average in self.weights.items():
+            local(parameter).detach().copy_(average)
+
+    def packed(self, parameters: list[Tensor]) -> dict[str, Any]:
+        """As it is stored."""
+        pairs = ((str(place), parameter) for place, parameter in enumerate(parameters))
+        return {place: sharded_like(p, self.weights[p]) for place, p in pairs if p in self.weights}
+
+    def load(self, stored: dict[str, Any], steps: int, parameters: list[Tensor]) -> None:
+        """The reverse."""
+        self.steps = steps
+        self.weights = {
+            parameters[int(place)]: local(value).to(local(parameters[int(place)]).device, copy=True)
+            for place, value in stored.items()
+        }

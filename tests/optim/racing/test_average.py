@@ -1,0 +1,84 @@
+"""Averages of the weights, for runs whose end nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import hotswap
+from hotswap.errors import SettingError, UnsupportedError
+from tests.optim.racing.helpers import contents, minibatches, network, race, same, train
+from tests.optim.racing.test_resume import saved
+
+
+def averaged(count: int = 40) -> tuple[torch.nn.Sequential, hotswap.Race, list[torch.Tensor]]:
+    """A race, and a weight of its winner after each step."""
+    model = network()
+    optimizer = race(model, total_steps=None)
+    weights = []
+    torch.manual_seed(7)
+    for x, y in minibatches(count):
+        over = optimizer.winner is not None
+        optimizer.step(lambda x=x, y=y: cross_entropy(model(x), y))
+        if over:
+            weights.append(model[0].weight.detach().clone())
+    return model, optimizer, weights
+
+
+def test_the_average_is_what_its_formula_says() -> None:
+    model, optimizer, weights = averaged()
+    expected = torch.zeros_like(weights[0])
+    for step, weight in enumerate(weights, start=1):
+        expected += 9 / (step + 8) * (weight - expected)
+    before = contents(model)
+    with optimizer.average():
+        assert torch.allclose(model[0].weight, expected, atol=1e-6)
+        assert not torch.equal(model[0].weight, before["0.weight"])
+    assert same(before, contents(model))
+
+
+def test_the_model_is_as_it_was_also_after_an_error() -> None:
+    model, optimizer, _ = averaged()
+    before = contents(model)
+    with pytest.raises(KeyError), optimizer.average():
+        raise KeyError
+    assert same(before, contents(model))
+
+
+def test_statistics_of_batch_norm_belong_to_the_average() -> None:
+    model, optimizer, _ = averaged()
+    before, batches = contents(model), [x for x, _ in minibatches(5, seed=3)]
+    with optimizer.average():
+        optimizer.calibrate(batches)
+        inputs = torch.cat([model[0](x) for x in batches])
+        assert torch.allclose(model[1].running_mean, inputs.mean(0), atol=1e-5)
+    assert same(before, contents(model))
+
+
+def test_before_the_race_is_over_it_is_the_leader() -> None:
+    model, optimizer, _ = averaged(10)
+    before = contents(model)
+    with optimizer.average():
+        assert same(before, contents(model))
+
+
+def test_it_is_saved_with_the_race() -> None:
+    model, optimizer, _ = averaged(30)
+    again = network(seed=5)
+    second = race(again, total_steps=None)
+    again.load_state_dict(saved(model.state_dict()))
+    second.load_state_dict(saved(optimizer.state_dict()))
+    batches = list(minibatches(5, seed=4))
+    train(optimizer, model, batches)
+    train(second, again, batches)
+    with optimizer.average(), second.average():
+        assert same(contents(model), contents(again))
+
+
+def test_where_there_is_none() -> None:
+    model = network()
+    with pytest.raises(UnsupportedError, match="rates fall in the end"), race(model).average():
+        pass
+    with pytest.raises(SettingError, match="give it to Race"):
+        race(model, module=None).calibrate([])
