@@ -223,6 +223,24 @@ def test_what_the_closure_returns_beside_the_loss_is_the_leaders() -> None:
         assert not optimizer.last_step.aux.requires_grad  # type: ignore[attr-defined]
 
 
+def test_what_is_counted_is_counted_once() -> None:
+    """Of the leader, which is the lane that is evaluated when `in_trial` is false."""
+    model = network()
+    optimizer = race(model)
+    counted = []
+
+    def closure(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = cross_entropy(model(x), y)
+        if not hotswap.in_trial():
+            counted.append(loss.item())
+        return loss
+
+    for step, (x, y) in enumerate(minibatches(), start=1):
+        optimizer.step(lambda x=x, y=y: closure(x, y))
+        assert len(counted) == step
+        assert counted[-1] == optimizer.last_step.loss_before  # type: ignore[union-attr]
+
+
 def test_lanes_that_are_out_leave_nothing() -> None:
     model = network()
     optimizer = race(model)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +24,7 @@ __all__ = [
     "GradientPass",
     "Request",
     "WithBackward",
+    "as_trial",
     "backward_of",
     "evaluate_trial",
     "in_trial",
@@ -36,8 +38,19 @@ _in_trial: ContextVar[bool] = ContextVar("hotswap_in_trial", default=False)
 
 
 def in_trial() -> bool:
-    """Whether the closure that asks is being evaluated for a trial: do not log, count or plot there."""
+    """Whether the closure that asks is being evaluated for a trial, or for a lane of a race that does not lead: do not
+    log, count or plot there."""
     return _in_trial.get()
+
+
+@contextmanager
+def as_trial(trial: bool = True) -> Iterator[None]:
+    """Inside, `in_trial()` says so."""
+    token = _in_trial.set(trial)
+    try:
+        yield
+    finally:
+        _in_trial.reset(token)
 
 
 class WithBackward(ABC):

@@ -23,7 +23,7 @@ from hotswap.optim.adapters import Closure
 from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
-from hotswap.optim.probing.closures import Request, request_of
+from hotswap.optim.probing.closures import Request, as_trial, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import restore_state
@@ -169,8 +169,8 @@ class Race(Wrapper):
 
         Args:
             closure: computes the loss, forward only, at the parameters as they are; or the pair `(loss, anything)`. It
-                is called once for each lane. One that calls `backward()` itself works, too, if it clears gradients
-                first.
+                is called once for each lane; in those that do not lead, `hotswap.in_trial()` is true. One that calls
+                `backward()` itself works, too, if it clears gradients first.
 
         When the race is over, the closure may be left out: the base then takes a step along the gradients that are in
         `.grad`, with the winner's values.
@@ -239,7 +239,8 @@ class Race(Wrapper):
         probe, groups = self._probe, self.base.param_groups
         before = [dict(group) for group in groups]
         with probe:
-            start = probe.gradient_pass(request, trials=False, survey=True)
+            with as_trial(lane.number != self._course.leader):
+                start = probe.gradient_pass(request, trials=False, survey=True)
             if not start.overflow:
                 probe.take_untried(lane.number, factor)
         for place, (group, old) in enumerate(zip(groups, before, strict=True)):
