@@ -18,6 +18,7 @@ from hotswap.cli import app
 from hotswap.data import Dataset, load_digits
 from hotswap.demo import DemoSettings, Outcome, contenders, load_data, race, train
 from hotswap.demo.figure import draw, save
+from hotswap.studies import STUDIES
 from tests.children import PATIENCE, child, hotswap_command
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -35,6 +36,7 @@ def test_help_teaches() -> None:
     assert "without choosing a learning rate" in shown
     assert "four minutes" in CliRunner().invoke(app, ["demo", "--help"]).output.lower()
     assert "checked" in CliRunner().invoke(app, ["data", "--help"]).output
+    assert {f"`{name}`," for name in STUDIES} <= set(CliRunner().invoke(app, ["study", "run", "--help"]).output.split())
 
 
 def test_version() -> None:

@@ -16,6 +16,7 @@ from hotswap.cli.console import err, make_folder, need, out, say
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.errors import SettingError
 from hotswap.files import write_text
+from hotswap.studies import STUDIES
 
 if TYPE_CHECKING:
     from hotswap.studies import StudySpec, Unit
@@ -31,6 +32,7 @@ class PrecisionName(StrEnum):
 
 
 LINES_EVERY = 60.0  # seconds, where there is no terminal
+KNOWN = ", ".join(f"`{name}`" for name in STUDIES)
 
 AlgorithmNames = Annotated[
     list[str] | None, typer.Option(help="Only this algorithm of the study; repeat for more.", metavar="NAME")
@@ -40,7 +42,7 @@ StudyFolder = Annotated[Path, typer.Argument(help="The study's folder.", metavar
 
 @app.command()
 def run(
-    study: Annotated[str, typer.Argument(help="`paper`, or a TOML file; `hotswap study new` writes an example.")],
+    study: Annotated[str, typer.Argument(help=f"{KNOWN}, or a TOML file; `hotswap study new` writes an example.")],
     out_dir: Annotated[Path, typer.Option("--out", help="The study's folder; made if need be.", metavar="DIR")],
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     precision: Annotated[PrecisionName, typer.Option(help="Of matrix products on a GPU.")] = PrecisionName.FP32,
@@ -208,14 +210,13 @@ def import_(
 
 
 def _study(name: str) -> StudySpec:
-    from hotswap.studies import STUDIES, load_study
+    from hotswap.studies import load_study
 
     if name in STUDIES:
         return STUDIES[name]
     if not Path(name).exists():
-        known = ", ".join(f"`{known}`" for known in STUDIES)
         raise SettingError(
-            f"There is no study {name!r}: name one of {known}, or a TOML file (`hotswap study new` writes one)."
+            f"There is no study {name!r}: name one of {KNOWN}, or a TOML file (`hotswap study new` writes one)."
         )
     return load_study(Path(name))
 

@@ -6,7 +6,6 @@ from hotswap.ensemble.mlp import Mlp
 from hotswap.ensemble.model import Model
 from hotswap.ensemble.precision import allow_tf32
 from hotswap.ensemble.updates import (
-    AdaDeltaDirection,
     AdamDirection,
     Direction,
     Elementwise,
@@ -20,7 +19,6 @@ from hotswap.ensemble.updates import (
 )
 
 __all__ = [
-    "AdaDeltaDirection",
     "AdamDirection",
     "Direction",
     "Elementwise",

@@ -70,7 +70,7 @@ class HotSwap(Deciding):
             loss at the same parameters.
         seed: for bandits that draw random numbers.
         search_every: search in every n-th step, and between them apply what the latest search chose. Such a step costs
-            what a step of the base costs, and its arm is rewarded by the loss of the step after it.
+            little more than one of the base, and its arm is rewarded by the loss of the step after it.
         search_when: search when there is a reason to: `"unsure"`, while the bandit's two best arms may be either the
             better one; `"risen"`, when the running mean of the loss is above what it was at the latest search. With
             `search_every`, either of them will do; the first step searches in any case. With neither, all steps do.

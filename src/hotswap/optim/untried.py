@@ -1,8 +1,8 @@
 """Steps without trials: which steps search, and what is remembered of an arm until a loss says what it was worth.
 
-A step that does not search costs what a step of the base optimizer costs. The arm that it takes is rewarded in the step
-after it, whose gradient pass computes a loss anyway: log f(θ; B) − log f(θ′; B′), with the paper's reward. That is on
-another minibatch, so it says less than a trial does, and it costs nothing.
+A step that does not search costs little more than one of the base optimizer. The arm that it takes is rewarded in the
+step after it, whose gradient pass computes a loss anyway: log f(θ; B) − log f(θ′; B′), with the paper's reward. That is
+on another minibatch, so it says less than a trial does, and it costs nothing.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Search(ABC):
     """
 
     tries: ClassVar[bool] = True
-    """Whether its walks have trials; a step that has none costs what a step of the base optimizer costs."""
+    """Whether its walks have trials; a step that has none costs little more than one of the base optimizer."""
     needs_slope: ClassVar[bool] = False
     """Whether `observe` has to be told by how much the slope at the start point lets one expect the loss to fall."""
 

@@ -25,8 +25,8 @@ class Proposed(NamedTuple):
 class NoSearch(Search):
     """Take the arm that the bandit proposes, without a trial.
 
-    A step costs what one of the base optimizer costs. Nothing protects it: a rate that is too large is taken, and shows
-    in the losses of the steps after it.
+    A step costs little more than one of the base optimizer. Nothing protects it: a rate that is too large is taken, and
+    shows in the losses of the steps after it.
     """
 
     tries: ClassVar[bool] = False

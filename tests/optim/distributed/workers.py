@@ -215,9 +215,8 @@ def slope(rank: int, world: int, folder: Path) -> dict[str, Any]:
     kinds: dict[str, Callable[[], nn.Module]] = {
         "ddp": lambda: DistributedDataParallel(plain_network()),
         "fsdp": sharded,
+        "hybrid": hybrid,
     }
-    if world == 4:
-        kinds["hybrid"] = hybrid
     found: dict[str, Any] = {}
     for kind, make in kinds.items():
         for name, build in SLOPED.items():

@@ -1,14 +1,13 @@
 """What trains the runs of an ensemble: one kind of update a file."""
 
 from hotswap.ensemble.updates.base import Tally, Update
-from hotswap.ensemble.updates.directions import AdaDeltaDirection, AdamDirection, Direction, Momentum, Plain
+from hotswap.ensemble.updates.directions import AdamDirection, Direction, Momentum, Plain
 from hotswap.ensemble.updates.elementwise import Elementwise, UpdateRule
 from hotswap.ensemble.updates.hot_swapped import HotSwapped
 from hotswap.ensemble.updates.sgd import Sgd
 from hotswap.ensemble.updates.variants import Variant
 
 __all__ = [
-    "AdaDeltaDirection",
     "AdamDirection",
     "Direction",
     "Elementwise",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hotswap.ensemble.kernels import fused
 
-__all__ = ["AdaDeltaDirection", "AdamDirection", "Direction", "Directions", "Momentum", "Plain"]
+__all__ = ["AdamDirection", "Direction", "Directions", "Momentum", "Plain"]
 
 
 class Direction(ABC):
@@ -73,26 +73,6 @@ class AdamDirection(Direction):
         square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         width = (square / (1 - self.beta2**step)).sqrt_().add_(self.eps)
         return mean / (1 - self.beta1**step) / width
-
-
-@dataclass(frozen=True)
-class AdaDeltaDirection(Direction):
-    """`s ← ρs + (1−ρ)g²`, d = √(m+ε) / √(s+ε) · g, and then `m ← ρm + (1−ρ)d²`: `torch.optim.Adadelta`.
-
-    A rate of 1 is AdaDelta itself. Its averages know nothing of the rate, so that the direction is the same for all.
-    """
-
-    rho: float = 0.9
-    eps: float = 1e-6
-    slots: ClassVar[tuple[str, ...]] = ("squares", "moves")
-
-    def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
-        """See `Direction.turned`."""
-        squares, moves = slots["squares"], slots["moves"]
-        squares.mul_(self.rho).addcmul_(gradient, gradient, value=1 - self.rho)
-        direction = (moves + self.eps).sqrt_().div_((squares + self.eps).sqrt_()).mul_(gradient)
-        moves.mul_(self.rho).addcmul_(direction, direction, value=1 - self.rho)
-        return direction
 
 
 class Directions:

@@ -124,7 +124,8 @@ class DucbFamily(HotSwappingFamily):
 class HotSwapFamily(HotSwappingFamily):
     """Hot swapping with any bandit, search and reward: each by its name, or as a table of its name and settings.
 
-    Several families of it that differ in these alone are trained together, on the same minibatches.
+    Families of it with equally many arms are trained together, on the same minibatches; those that swap several
+    hyperparameters only with one another, and so those that are judged by the next minibatch.
 
     Attributes:
         high: The largest rate.
@@ -220,7 +221,7 @@ class HotSwapFamily(HotSwappingFamily):
         arms = self.hyperparameters
         bandit: Bandit = self.bandit
         if self.factored:
-            bandit = FactoredBandit(self.bandit, tuple(map(len, arms.axes)))
+            bandit = FactoredBandit(self.bandit, arms.shape)
         if self.base == "adam":
             direction: Direction = AdamDirection(self.beta1, self.beta2)
         elif self.direction_has_state and not self.combined:
