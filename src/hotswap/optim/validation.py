@@ -16,12 +16,15 @@ from hotswap.optim.user_warnings import warn
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_base", "check_group", "check_parts", "initial_lr", "refuse_loss"]
+__all__ = ["check_base", "check_group", "check_parts", "initial_lr", "refuse_loss", "swappable_in"]
 
 
 def check_parts(optimizer: Any, setters: object, guard: object) -> None:
     """Check that the parts of a hot-swapped optimizer go together, with the setters and the guard that it is given."""
-    check_base(optimizer, setters)
+    base = optimizer.base
+    taken = {name for group in base.param_groups for name in group}.union(base.defaults)
+    check_setters(type(base).__name__, swappable_in(base), sorted(taken), setters, optimizer.arms)
+    check_base(optimizer)
     seed: object = optimizer._seed
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
@@ -34,23 +37,25 @@ def check_parts(optimizer: Any, setters: object, guard: object) -> None:
             )
 
 
-def check_base(optimizer: Any, setters: object) -> None:
-    """Check that the base of an optimizer has what the arms name, or a setter has, and parameters that can move."""
-    base = optimizer.base
-    swappable = [
+def swappable_in(base: Optimizer) -> list[str]:
+    """The names of the base's hyperparameters that can have other values."""
+    return [
         name
         for name, value in base.defaults.items()
         if isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
     ]
-    taken = {name for group in base.param_groups for name in group}.union(base.defaults)
-    check_setters(type(base).__name__, swappable, sorted(taken), setters, optimizer.arms)
+
+
+def check_base(optimizer: Any) -> None:
+    """Check that an optimizer can be around its base, and that there are parameters to move."""
+    base = optimizer.base
     for group in base.param_groups:
-        check_group(group)
+        check_group(group, type(optimizer).__name__)
     inner = next((value for value in vars(base).values() if isinstance(value, Optimizer)), None)
     if inner is not None:
         raise UnsupportedError(
             f"{type(base).__name__} is around another optimizer, {type(inner).__name__}, whose state would advance at "
-            "every trial; give HotSwap the inner one."
+            f"every trial; give {type(optimizer).__name__} the inner one."
         )
     if not any(group["params"] for group in base.param_groups):
         raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
@@ -61,30 +66,35 @@ def check_base(optimizer: Any, setters: object) -> None:
         )
 
 
-def check_group(group: dict[str, Any]) -> None:
-    """Check that a parameter group can be hot-swapped."""
+def check_group(group: dict[str, Any], owner: str) -> None:
+    """Check that a parameter group can be hot-swapped; `owner` is the optimizer's class."""
+    also = "" if owner == "Race" else ", with reward=hotswap.RelativeReduction()"
     if group.get("maximize"):
         raise UnsupportedError(
-            "HotSwap searches for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
-            "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
+            f"{owner} looks for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
+            f"leave it out and return the negative of the objective{also}."
         )
     rate = group.get("lr", 1.0)
+    choices = "Race(base, {'lr': [...]})" if owner == "Race" else "HotSwapSGD(groups, lr=[...])"
     if isinstance(rate, bool) or not isinstance(rate, int | float | Tensor):
         raise SettingError(
-            f"HotSwap: a parameter group has lr={rate!r}; it must be one number, a scale of the group's rates. "
-            "What rates there are to choose from is said once, for all groups: HotSwapSGD(groups, lr=[...])."
+            f"{owner}: a parameter group has lr={rate!r}; it must be one number, a scale of the group's rates. What "
+            f"rates there are to choose from is said once, for all groups: {choices}."
         )
 
 
-def initial_lr(base: Optimizer) -> float:
-    """The rate that all others are relative to: the first group's, before any scheduler has changed it."""
+def initial_lr(base: Optimizer, owner: str = "HotSwap") -> float:
+    """The rate that all others are relative to: the first group's, before any scheduler has changed it.
+
+    `owner` is the class of the optimizer around the base.
+    """
     first = base.param_groups[0]
     if "lr" not in first:
         return 1.0
     now, rate = float(first["lr"]), float(first.get("initial_lr", first["lr"]))
     if not (math.isfinite(rate) and rate > 0):
         raise SettingError(
-            f"HotSwap: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
+            f"{owner}: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
             "all groups are taken relative to it."
         )
     if now != rate:

@@ -39,7 +39,7 @@ class Wrapper(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base optimizer."""
-        check_group(param_group)
+        check_group(param_group, type(self).__name__)
         self.base.add_param_group(param_group)
 
     @property

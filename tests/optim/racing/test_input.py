@@ -71,6 +71,32 @@ def test_an_unknown_hyperparameter_lists_those_that_there_are() -> None:
         hotswap.Race(AdamW(network().parameters()), {"speed": [0.1, 1.0]})
 
 
+def test_a_base_that_looks_for_larger_losses_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="Race looks for a smaller loss"):
+        hotswap.Race(AdamW(network().parameters(), maximize=True))
+
+
+def test_a_scaler_of_gradients_is_refused() -> None:
+    model = network()
+    optimizer, scaler = race(model), torch.amp.GradScaler("cpu", enabled=True)
+    x, y = next(minibatches(1))
+    scaler.scale(cross_entropy(model(x), y)).backward()
+    with pytest.raises(UnsupportedError, match="GradScaler"):
+        scaler.step(optimizer)
+
+
+def test_groups_that_are_added_on_the_way() -> None:
+    model, extra = network(), nn.Linear(3, 3)
+    optimizer = race(model)
+    train(optimizer, model, minibatches(5))
+    optimizer.add_param_group({"params": extra.parameters(), "lr": 1e-3})
+    before = extra.weight.clone()
+    for x, y in minibatches(STEPS - 5):
+        optimizer.step(lambda x=x, y=y: cross_entropy(extra(model(x)), y))
+    assert optimizer.winner is not None
+    assert not torch.equal(before, extra.weight)
+
+
 def test_a_step_needs_a_closure_while_lanes_are_racing() -> None:
     model = network()
     optimizer = race(model)

@@ -45,7 +45,7 @@ from hotswap.optim.records import applied
 from hotswap.optim.snapshots import Snapshot
 from hotswap.optim.state_dict import refuse_other_base
 from hotswap.optim.user_warnings import warn
-from hotswap.optim.validation import check_base, initial_lr
+from hotswap.optim.validation import check_base, initial_lr, swappable_in
 from hotswap.optim.wrapper import Wrapper
 from hotswap.races import ROUNDS, Round, Schedule, highest_loss, plan_rounds, ranked
 
@@ -125,12 +125,19 @@ class Race(Wrapper):
         process_group: ProcessGroup = None,
     ) -> None:
         _check_base_of_race(base_optimizer)
-        rate = initial_lr(base_optimizer)
+        rate = initial_lr(base_optimizer, "Race")
         if arms is None:
             arms = {"lr": log_grid(HIGHEST * rate, LOWEST * rate, LANES)}
         elif not isinstance(arms, Mapping):
             raise SettingError("Race(arms=...): name what lanes differ in, as in arms={'lr': [1e-2, 1e-3, 1e-4]}.")
         self.base, self.arms = base_optimizer, Arms.of(arms)
+        known = swappable_in(base_optimizer)
+        for name in self.arms.names:
+            if name not in known:
+                raise SettingError(
+                    f"Race(arms={{{name!r}: ...}}): {type(base_optimizer).__name__} has no hyperparameter {name!r}; it "
+                    f"has {', '.join(sorted(known))}."
+                )
         if len(self.arms) < 2:
             raise SettingError(f"Race(arms={dict(arms)!r}): a race needs at least two lanes; give several values.")
         self.schedule = Schedule(total_steps, warmup, decay)
@@ -138,7 +145,7 @@ class Race(Wrapper):
         self._module, self._process_group, self._offload = module, process_group, offload
         self._clipping = Clipping(clip_norm, clip_value)
         self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
-        check_base(self, {})
+        check_base(self)
         self._probe, self._agreement = self._make_parts(rate)
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = base_optimizer.state
@@ -253,6 +260,7 @@ class Race(Wrapper):
         """The base has written a value into a parameter group: from now on each lane has its own."""
         self._course.written.add(name)
         for other in self._course.lanes:
+            other.written += [{} for _ in range(place + 1 - len(other.written))]  # for groups that were added since
             other.written[place].setdefault(name, before)
         lane.written[place][name] = value
 
