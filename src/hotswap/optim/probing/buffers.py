@@ -125,16 +125,19 @@ class BufferSnapshot:
             if tensor.shape != copy.shape:
                 tensor.resize_(copy.shape)
 
+    def by_buffer(self) -> dict[Tensor, Tensor]:
+        """The copies by the buffers that they are of."""
+        pairs = [pair for group in self._groups for pair in zip(*group, strict=True)]
+        return dict([*pairs, *self._single])
+
     def copies(self) -> dict[str, Tensor]:
         """The copies by name: the number of the owner and the buffer's name in it."""
-        copy_of = {id(tensor): copy for group in self._groups for tensor, copy in zip(*group, strict=True)}
-        copy_of |= {id(tensor): copy for tensor, copy in self._single}
-        places = iter(zip(self._names, self._tensors, strict=True))
+        copy_of, places = self.by_buffer(), iter(zip(self._names, self._tensors, strict=True))
         return {
-            f"{number}.{name}": copy_of[id(tensor)]
+            f"{number}.{name}": copy_of[tensor]
             for number, count in enumerate(self._counts)
             for name, tensor in islice(places, count)
-            if id(tensor) in copy_of
+            if tensor is not None and tensor in copy_of
         }
 
     def overwrite(self, values: Mapping[str, Tensor]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hotswap.optim.racing.averaging import Average
 from hotswap.optim.racing.lanes import Lane
 from hotswap.optim.racing.records import Brief, RaceStep
+from hotswap.optim.racing.together import Trying
 from hotswap.optim.snapshots import Snapshot
 
 __all__ = ["Course", "Out"]
@@ -63,6 +64,8 @@ class Course:
     """Of the winner's weights, where nobody knows how long the run will be."""
     written: set[str] = field(default_factory=set)
     """Names of values in the parameter groups that the base's step itself changes."""
+    trying: Trying | None = None
+    """Finds out whether lanes are faster as one program; None where they cannot be."""
     notes: list[str] = field(default_factory=list)
     last_step: RaceStep | Brief | None = None
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -26,8 +27,8 @@ from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.closures import Request, as_trial, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
-from hotswap.optim.probing.moves.low_precision import restore_state
-from hotswap.optim.probing.moves.shards import local
+from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, restore_state
+from hotswap.optim.probing.moves.shards import ORDINARY, local
 from hotswap.optim.racing.checkpoints import (
     leader_in,
     pack_course,
@@ -41,6 +42,7 @@ from hotswap.optim.racing.checkpoints import (
 from hotswap.optim.racing.course import Course, Out
 from hotswap.optim.racing.lanes import Lane
 from hotswap.optim.racing.records import Brief, Cost, LaneStanding, RaceStep, Standings
+from hotswap.optim.racing.together import Together, Trying
 from hotswap.optim.records import applied
 from hotswap.optim.snapshots import Snapshot
 from hotswap.optim.state_dict import refuse_other_base
@@ -64,6 +66,9 @@ KEEP = 200
 
 SMOOTHING = 0.2
 """The weight of the newest in the winner's running loss: the mean of the last five looks or so."""
+
+SMALL = 5_000_000
+"""Parameters of a network whose lanes may be faster as one program."""
 
 FIRST = 10
 """How many losses at the beginning say what a network that has not learned has."""
@@ -223,11 +228,13 @@ class Race(Wrapper):
         course, probe, factor = self._course, self._probe, self._factor()
         if not course.lanes:
             self._begin()
-        leader, losses = course.lane(course.leader), {}
+        leader = course.lane(course.leader)
         leader.park(probe)  # with all that was done to the model since
         numbers = probe.random_numbers()
         try:
-            for lane in course.order:
+            losses = self._step_together(request, factor)
+            together = bool(losses)
+            for lane in course.order[len(losses) :]:
                 lane.enter(probe)
                 probe.draw_again(numbers)
                 start = self._step_of(lane, request, factor)
@@ -237,24 +244,54 @@ class Race(Wrapper):
         except BaseException:
             leader.enter(probe)  # which has not moved yet
             raise
+        if course.trying is not None:
+            course.trying.done(together=together)
         self._record(start, losses, factor)
         self._decide(losses)
         return start
 
+    def _step_together(self, request: Request, factor: float) -> dict[int, float]:
+        """The steps of all lanes but the leader's, if they can be one program and it is faster; their losses.
+
+        None of them has taken a step where it cannot be.
+        """
+        course, probe, trying = self._course, self._probe, self._course.trying
+        run = None if trying is None else trying.next()
+        others = course.order[:-1]
+        if trying is None or run is None or len(others) < 2 or request.closure is None:
+            return {}
+        try:
+            passes = run(others, request.closure)
+        except Exception as error:  # whatever torch's transformations have to say
+            trying.failed(error)
+            return {}
+        for lane, (_, gradients) in zip(others, passes, strict=True):
+            lane.enter(probe)
+            for parameter in probe.parameters():
+                parameter.grad = gradients.get(parameter)
+            self._watched(lane, partial(probe.step_without_loss, lane.number, factor))
+            lane.park(probe)
+        return {lane.number: loss for lane, (loss, _) in zip(others, passes, strict=True)}
+
     def _step_of(self, lane: Lane, request: Request, factor: float) -> StartPoint:
         """The gradient pass of a lane, and the base's step along it."""
-        probe, groups = self._probe, self.base.param_groups
-        before = [dict(group) for group in groups]
+        probe = self._probe
         with probe:
             with as_trial(lane.number != self._course.leader):
                 start = probe.gradient_pass(request, trials=False, survey=True)
             if not start.overflow:
-                probe.take_untried(lane.number, factor)
+                self._watched(lane, partial(probe.take_untried, lane.number, factor))
+        return start
+
+    def _watched(self, lane: Lane, step: Callable[[], None]) -> None:
+        """A step of the base for a lane, after which it is known what the base writes into its parameter groups."""
+        groups = self.base.param_groups
+        before = [dict(group) for group in groups]
+        step()
         for place, (group, old) in enumerate(zip(groups, before, strict=True)):
             for name, value in group.items():
                 if value is not old.get(name) and name != "params":
                     self._note_written(lane, place, name, value, old.get(name))
-        return start
 
     def _note_written(self, lane: Lane, place: int, name: str, value: object, before: object) -> None:
         """The base has written a value into a parameter group: from now on each lane has its own."""
@@ -279,6 +316,15 @@ class Race(Wrapper):
             lane.written = [{} for _ in self.base.param_groups]
             lane.park(probe)
         course.lane(course.leader).hand_over(probe)
+        if self._module is not None and self._is_small():
+            course.trying = Trying(Together(self._module))
+
+    def _is_small(self) -> bool:
+        """Whether lanes might be faster as one program: on a GPU, in one process, and small."""
+        parameters = self._probe.parameters()
+        whole = self._loss_scale is None and not self._offload and not self._agreement.active()
+        plain = all(type(p) in ORDINARY and p.is_cuda and p.dtype not in LOW_PRECISION for p in parameters)
+        return whole and plain and sum(parameter.numel() for parameter in parameters) <= SMALL
 
     def _record(self, start: StartPoint, losses: dict[int, float], factor: float) -> None:
         course = self._course
@@ -513,7 +559,8 @@ class Race(Wrapper):
                     "" if out is None else out.reason,
                 )
             )
-        return Standings(tuple(rows), course.leader, tuple(course.notes))
+        told = [course.trying.told] if course.trying is not None and course.trying.decided else []
+        return Standings(tuple(rows), course.leader, (*told, *course.notes))
 
     # --- checkpoints and copies ---------------------------------------------------------------------------------------
 
