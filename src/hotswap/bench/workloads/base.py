@@ -1,0 +1,133 @@
+"""What a workload is: a network, minibatches, a loss to train on, and measures of how good it has become."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hotswap.registry import Registry
+
+__all__ = [
+    "WORKLOADS",
+    "Batch",
+    "Measures",
+    "Size",
+    "Task",
+    "Workload",
+    "classification_measures",
+    "in_evaluation",
+    "in_parts",
+    "minibatches_of",
+    "seeded",
+]
+
+Size = Literal["smoke", "full"]
+"""As large as a test can be, or as the benchmark is."""
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Measures(NamedTuple):
+    """How good a network is, both positive and the smaller the better; evaluated without dropout."""
+
+    train: float
+    """On samples that it was trained on."""
+    validation: float
+    """On samples that it has not seen: the error of a classifier, what the workload says otherwise."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A workload with a seed, on a device, before the first step."""
+
+    model: nn.Module
+    steps: int
+    """Forward and backward passes that a run may take."""
+    minibatches: Callable[[], Iterator[Batch]]
+    """An endless row of them, the same every time."""
+    loss: Callable[[Batch], Tensor]
+    """The training loss of the model on a minibatch, with a graph."""
+    measure: Callable[[], Measures]
+    """How good the model is now; it is in the same mode afterwards as before."""
+
+
+class Workload(ABC):
+    """A problem to train on. Its parts are fixed: results are comparable as long as its version is the same."""
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str]
+    """What it is, in a few words."""
+    measured: ClassVar[str]
+    """What its validation measure is."""
+    wants_gpu: ClassVar[bool] = False
+    """Whether its full size takes a GPU."""
+    version: ClassVar[int] = 1
+
+    @abstractmethod
+    def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
+        """Make the network and the minibatches; `seed` decides first weights and the order of the data."""
+
+
+WORKLOADS: Registry[type[Workload]] = Registry("workload", "name")
+"""All of them, by name."""
+
+
+def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """A network whose first weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+def shuffled(count: int, batch_size: int, seed: int) -> Iterator[Tensor]:
+    """Rows of minibatches, epoch after epoch, each in another order; full minibatches only."""
+    numbers = torch.Generator().manual_seed(seed)
+    while True:
+        order = torch.randperm(count, generator=numbers)
+        yield from order[: count // batch_size * batch_size].view(-1, batch_size)
+
+
+def minibatches_of(x: Tensor, y: Tensor, batch_size: int, seed: int) -> Iterator[Batch]:
+    """Minibatches of samples that lie on a device."""
+    for rows in shuffled(len(x), batch_size, seed):
+        here = rows.to(x.device)
+        yield x[here], y[here]
+
+
+def in_evaluation(model: nn.Module, measure: Callable[[], Measures]) -> Callable[[], Measures]:
+    """The measure, with dropout and batch norm as they are after training."""
+
+    def evaluated() -> Measures:
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad():
+                return measure()
+        finally:
+            model.train(training)
+
+    return evaluated
+
+
+def in_parts(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, size: int = 1000) -> Tensor:
+    """The mean over all samples of what the function gives for each, computed in parts."""
+    parts = [function(*part).double().sum() for part in zip(torch.split(x, size), torch.split(y, size), strict=True)]
+    return torch.stack(parts).sum() / len(x)
+
+
+def classification_measures(model: nn.Module, train: Batch, validation: Batch) -> Callable[[], Measures]:
+    """The training loss, and the validation error."""
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(model(x).float(), y, reduction="none")
+
+    def wrong(x: Tensor, y: Tensor) -> Tensor:
+        scores: Tensor = model(x)
+        return (scores.argmax(1) != y).float()
+
+    return in_evaluation(model, lambda: Measures(in_parts(loss, *train).item(), in_parts(wrong, *validation).item()))

@@ -1,0 +1,52 @@
+"""A convolutional network with batch norm on Fashion-MNIST."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from hotswap.bench.workloads.base import WORKLOADS, Size, Task, Workload, classification_measures, seeded
+from hotswap.bench.workloads.images import Images
+
+__all__ = ["FashionConvolution"]
+
+
+def convolutions(channels: int, widths: tuple[int, ...]) -> nn.Sequential:
+    """Blocks of two convolutions with batch norm, each of which halves the picture."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        for inputs in (channels, width):
+            layers += [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2))
+        channels = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+
+
+@WORKLOADS.register("fashion_convolution")
+class FashionConvolution(Workload):
+    """Six convolutions, of 32, 64 and 128 channels."""
+
+    title = "a convolution with batch norm on Fashion-MNIST"
+    measured = "validation error"
+    wants_gpu = True
+
+    def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
+        """See `Workload.task`."""
+        images = Images.of("fashion_mnist" if size == "full" else "digits", device, flat=False)
+        widths, steps, batch_size = ((32, 64, 128), 4000, 128) if size == "full" else ((4, 8), 80, 32)
+        model = seeded(lambda: convolutions(1, widths), seed).to(device)
+        kind = torch.device(device).type
+
+        def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+            with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+                scores = model(batch[0])
+            return cross_entropy(scores.float(), batch[1])
+
+        return Task(
+            model,
+            steps,
+            lambda: images.minibatches(batch_size, seed),
+            loss,
+            classification_measures(model, images.measured, images.validation),
+        )
