@@ -223,6 +223,19 @@ def test_what_the_closure_returns_beside_the_loss_is_the_leaders() -> None:
         assert not optimizer.last_step.aux.requires_grad  # type: ignore[attr-defined]
 
 
+def test_the_loop_that_is_written_for_you() -> None:
+    model = network()
+    optimizer = race(model)
+    batches = list(minibatches(8))
+    steps = hotswap.train_until(
+        hotswap.convergence.steps(STEPS), optimizer, lambda batch: cross_entropy(model(batch[0]), batch[1]), batches
+    )
+    losses = [progress.losses[-1] for progress in steps]
+    assert len(losses) == STEPS
+    assert losses[-1] < losses[0]
+    assert optimizer.winner is not None
+
+
 def test_what_is_counted_is_counted_once() -> None:
     """Of the leader, which is the lane that is evaluated when `in_trial` is false."""
     model = network()

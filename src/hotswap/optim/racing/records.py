@@ -43,6 +43,11 @@ class RaceStep:
         """The leader's loss before the step."""
         return self.losses.get(self.leader, math.nan)
 
+    @property
+    def arm(self) -> int | None:
+        """The arm that the leader has taken; None where it went back instead."""
+        return None if self.rolled_back else self.leader
+
 
 class Brief(NamedTuple):
     """What a step of the winner did, in so few words that a step hardly pays for a record that nobody reads."""
