@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from typing import Any
 
 from torch.optim import Optimizer
@@ -47,3 +48,30 @@ class Wrapper(Optimizer):
         """torch's GradScaler asks this of an optimizer before it calls its step, and is refused; others may ask."""
         refuse_scalers(sys._getframe(1))
         return False
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state, and all that is remembered beside it; loading it resumes exactly."""
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        packed = self._packed_state()
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            packed = post_hook(self, packed) or packed
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from `state_dict()`; a state of other settings is refused and changes nothing."""
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
+        self._load_packed(state_dict)
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
+
+    @abstractmethod
+    def _packed_state(self) -> dict[str, Any]:
+        """The base's state with our own in it."""
+
+    @abstractmethod
+    def _load_packed(self, state_dict: dict[str, Any]) -> None:
+        """The reverse."""

@@ -154,10 +154,7 @@ class WrappingOptimizer(Wrapper):
     def _fresh_bandit_state(self) -> Any:
         return self.bandit.begin(1, len(self.arms), seeds=[self._seed])
 
-    def state_dict(self) -> dict[str, Any]:
-        """The base's state and what the bandit has learned; loading it resumes exactly."""
-        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
-            pre_hook(self)
+    def _packed_state(self) -> dict[str, Any]:
         self._memory.catch_up(self.bandit, self.reward)
         own = OwnState(
             bandit=arrays_of(self._memory.bandit),
@@ -173,15 +170,9 @@ class WrappingOptimizer(Wrapper):
             guard=None if self._guarding is None else self._guarding.packed(self._probe.parameters()),
             parts=self._parts(),
         )
-        packed = pack(self.base.state_dict(), self.arms, own)
-        for post_hook in self._optimizer_state_dict_post_hooks.values():
-            packed = post_hook(self, packed) or packed
-        return packed
+        return pack(self.base.state_dict(), self.arms, own)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from `state_dict()`; a state of another grid or bandit is refused and changes nothing."""
-        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = pre_hook(self, state_dict) or state_dict
+    def _load_packed(self, state_dict: dict[str, Any]) -> None:
         plain, own = unpack(state_dict, self.arms)
         fresh = self._fresh_bandit_state()
         learned = bandit_state(own, self.bandit, fresh)
@@ -204,8 +195,6 @@ class WrappingOptimizer(Wrapper):
         move.masters.write(self._probe.parameters(), own.masters)
         if self._loss_scale is not None and own.loss_scale is not None:
             self._loss_scale.value, self._loss_scale.good = own.loss_scale
-        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
-            post_hook(self)
 
     # --- copies -------------------------------------------------------------------------------------------------------
 

@@ -564,22 +564,14 @@ class Race(Wrapper):
 
     # --- checkpoints and copies ---------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """The leader's state as the base stores it, and all that the race remembers; loading it resumes exactly.
+    def _packed_state(self) -> dict[str, Any]:
+        """The leader's state as the base stores it, and all that the race remembers.
 
         The leader's weights and buffers are the model's, and are saved with it.
         """
-        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
-            pre_hook(self)
-        packed = with_entry(self.base.state_dict(), self._packed())
-        for post_hook in self._optimizer_state_dict_post_hooks.values():
-            packed = post_hook(self, packed) or packed
-        return packed
+        return with_entry(self.base.state_dict(), self._packed())
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from `state_dict()`; a state of another race is refused and changes nothing."""
-        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = pre_hook(self, state_dict) or state_dict
+    def _load_packed(self, state_dict: dict[str, Any]) -> None:
         plain, entry = without_entry(state_dict)
         refuse_other_race(entry, self._settings())
         refuse_missing_lanes(entry)
@@ -587,8 +579,6 @@ class Race(Wrapper):
         self.base.load_state_dict(plain)
         restore_state(self.base, plain)
         self._unpack(entry)
-        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
-            post_hook(self)
 
     def _settings(self) -> dict[str, Any]:
         return settings_of(self.arms, self.schedule, self.rounds)
