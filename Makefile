@@ -26,7 +26,7 @@ browser: ## Debian's Chromium, in which the page is tested, where it may be inst
 		|| echo "There is no Chromium and it cannot be installed: tests of the page in a browser are skipped."
 
 test: $(READY) browser ## run every test
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile  # the tests of a file share what they set up
 
 docs: $(READY) ## build the documentation into site/, with the numbers of results/ in it
 	@$(BIN)/python docs/numbers.py

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
+
+from tests.living import new_objects_only
 
 torch.set_num_threads(1)  # tests run side by side; two cores are soon taken
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do the processes that they start
+
+settings.register_profile("hotswap", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("hotswap")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def search_for_modules() -> Iterator[None]:
+    """A file's models are made by its own tests."""
+    with new_objects_only():
+        yield
 
 
 @pytest.fixture(params=["numpy", "torch"])

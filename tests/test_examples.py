@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -41,6 +39,3 @@ def test_every_example_is_here() -> None:
     names = {path.stem.removeprefix("with_") for path in EXAMPLES.glob("*.py")}
     assert names == {name.removeprefix("test_") for name in globals() if name in {f"test_{n}" for n in names}}
     assert names
-
-
-pytestmark = pytest.mark.xdist_group("examples")

@@ -53,7 +53,7 @@ name = "mine"
 dataset = "stripes"
 batch_sizes = [50]
 seeds = [0, 1]
-epochs = 6
+epochs = 4
 
 [network]
 name = "normalised"
@@ -65,6 +65,9 @@ lr = [0.01, 0.001]
 algorithm = "hotswap"
 bandit = { name = "mostly_greedy", curiosity = 0.2 }
 search = "up_then_down"
+high = 10.0
+low = 0.001
+count = 9
 """
 
 
@@ -124,7 +127,7 @@ def test_all_of_them_in_a_study_that_is_resumed(tmp_path: Path) -> None:
     assert "lion-b50: going on from the checkpoint after epoch 2" in resumed
     expected = rows(tmp_path / "whole.csv")
     assert rows(tmp_path / "parts.csv") == expected
-    last = {row["run"]: row for row in expected if row["epoch"] == "6"}
+    last = {row["run"]: row for row in expected if row["epoch"] == "4"}
     names = ("curious-b50", "lion-b50-lr0.01", "lion-b50-lr0.001")
     assert set(last) == {f"{name}-s{seed}" for name in names for seed in "01"}
     assert all(float(row["test_error"]) < 0.3 for run, row in last.items() if run != "lion-b50-lr0.001")

@@ -75,7 +75,7 @@ def test_factored_bandits(bandit: Bandit) -> None:
     bandit=st.sampled_from([*GOOD, *FACTORED, *(BANDITS[name]() for name in BANDITS if name != "fixed_arm")]),
     rewards=st.lists(st.tuples(*[st.floats(-100, 100)] * 3), min_size=1, max_size=30),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_numbers_stay_numbers_whatever_is_paid(bandit: Bandit, rewards: list[tuple[float, ...]]) -> None:
     state = bandit.begin(1, 6)
     for paid in rewards * 2:

@@ -77,7 +77,7 @@ def test_numpy_and_torch_agree_to_the_bit() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), arms=st.integers(1, 40), exploration=st.sampled_from([0.0, 1e-8, 2.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_run_takes_a_shorter_way_to_the_same_numbers(seed: int, arms: int, exploration: float) -> None:
     """An optimizer has one run; beside another one, which it does not know of, it must be the same to the bit."""
     random, bandit = np.random.default_rng(seed), DiscountedUCB(0.9, exploration)
@@ -125,7 +125,7 @@ def test_one_arm(array: Make) -> None:
     exploration=st.floats(0, 10),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_discount_one_is_ucb1(rewards: list[float], exploration: float, data: st.DataObject) -> None:
     """Auer's UCB1, mean + sqrt(c ln n / n_k), with c = 2 his choice; counts are whole numbers."""
     size = len(rewards)
@@ -158,7 +158,7 @@ def test_what_is_long_forgotten_is_untried_again() -> None:
     discount=st.floats(1e-3, 1.0),
     exploration=st.floats(0, 1e3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_statistics_stay_finite_for_long(losses: list[float], discount: float, exploration: float) -> None:
     bandit = DiscountedUCB(discount, exploration)
     now = bandit.start(1, 3)

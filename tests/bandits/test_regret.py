@@ -25,8 +25,6 @@ from hotswap import (
     log_grid,
 )
 
-pytestmark = pytest.mark.xdist_group("regret")  # tests share what was measured
-
 RUNS = 20
 C = 0.02  # 2·s² for means that differ by about s = 0.1, as the docstring of UCB1 says
 

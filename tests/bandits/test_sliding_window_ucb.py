@@ -70,7 +70,7 @@ def test_an_arm_that_drops_out_is_tried_again(array: Make) -> None:
         st.lists(st.tuples(st.integers(0, 3), st.floats(-100, 100), st.booleans()), min_size=1, max_size=9), max_size=8
     ),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_window_is_the_end_of_the_list_of_trials(window: int, calls: list[list[tuple[int, float, bool]]]) -> None:
     bandit = SlidingWindowUCB(window=window)
     ours, theirs = bandit.start(1, 4), bandit.start(1, 4, torch.device("cpu"))

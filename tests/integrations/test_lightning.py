@@ -25,7 +25,6 @@ with warnings.catch_warnings():
     from hotswap.integrations.lightning import HotSwapModule
 
 pytestmark = [
-    pytest.mark.xdist_group("lightning"),
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.filterwarnings("error::hotswap.HotSwapWarning"),
 ]

@@ -26,7 +26,6 @@ with warnings.catch_warnings():
     from hotswap.integrations.transformers import HotSwapTrainer
 
 pytestmark = [
-    pytest.mark.xdist_group("transformers"),
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.filterwarnings("error::hotswap.HotSwapWarning"),
 ]

@@ -1,4 +1,4 @@
-"""A training that is stopped after any step and goes on in another process: `python -m tests.optim.resumed ...`."""
+"""A training that is stopped after any step and goes on in another process: `python -m tests.optim.resumed FROM TO`."""
 
 from __future__ import annotations
 
@@ -51,12 +51,11 @@ class Run:
 
 
 def main() -> None:
-    before, after, source, target = sys.argv[1:]
+    source, target = map(Path, sys.argv[1:])
+    torch.set_num_threads(1)  # as in the process that it goes on from
     run = Run()
-    if source != "-":
-        run.load(torch.load(Path(source), weights_only=True))
-    run.train(int(before))
-    seen = run.train(int(after))
+    run.load(torch.load(source, weights_only=True))
+    seen = run.train(100)
     torch.save({**run.state(), "seen": seen}, target)
 
 

@@ -27,7 +27,7 @@ def bits(parameter: nn.Parameter) -> torch.Tensor:
     discount=st.floats(0.05, 1.0),
     search=st.sampled_from([Backtracking(), FirstDecrease(), BothWays()]),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_any_losses(base: str, losses: list[float], discount: float, search: Search) -> None:
     """Trials return made-up losses, finite or not; the start is always 1."""
     parameter = nn.Parameter(torch.tensor([0.1, -3.3e-5, 7e4, 1e-30]))

@@ -5,24 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from tests.optim.resumed import Run
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(before: int, after: int, source: Path | str, target: Path) -> Any:
-    arguments = [str(before), str(after), str(source), str(target)]
-    subprocess.run([sys.executable, "-m", "tests.optim.resumed", *arguments], cwd=ROOT, check=True)
-    return torch.load(target, weights_only=True)
-
-
 def test_the_next_hundred_steps_are_the_same(tmp_path: Path) -> None:
-    whole = run(50, 100, "-", tmp_path / "whole.pt")
-    run(0, 50, "-", tmp_path / "half.pt")
-    resumed = run(0, 100, tmp_path / "half.pt", tmp_path / "resumed.pt")
-    assert resumed["seen"] == whole["seen"]
-    for name, tensor in whole["net"].items():
+    stopped = Run()
+    stopped.train(50)
+    torch.save(stopped.state(), tmp_path / "half.pt")
+    command = [sys.executable, "-m", "tests.optim.resumed", str(tmp_path / "half.pt"), str(tmp_path / "resumed.pt")]
+    subprocess.run(command, cwd=ROOT, check=True)
+    resumed = torch.load(tmp_path / "resumed.pt", weights_only=True)
+    whole = Run()
+    whole.train(50)
+    assert whole.train(100) == resumed["seen"]
+    for name, tensor in whole.net.state_dict().items():
         assert torch.equal(tensor, resumed["net"][name]), name
-    assert torch.equal(whole["random"], resumed["random"])
+    assert torch.equal(torch.get_rng_state(), resumed["random"])

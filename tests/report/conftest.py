@@ -26,6 +26,12 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "save", save)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not drawn, for tests of what else is in a report."""
+    monkeypatch.setattr(write, "save", lambda _, path: path.write_bytes(b""))
+
+
 @pytest.fixture(scope="session")
 def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of variants, trained once."""

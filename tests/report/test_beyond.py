@@ -28,7 +28,6 @@ from tests.report.conftest import COARSE
 from tests.report.made_up import results, row
 from tests.report.variants import TRAINED, made, study, variant_rows
 
-pytestmark = pytest.mark.xdist_group("beyond")  # tests share what was drawn
 OTHERS = [name for name in TRAINED if name != "paper"]
 GROUPS = ("bandits", "paces", "searches", "bases", "judges", "several")
 

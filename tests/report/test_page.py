@@ -22,8 +22,6 @@ from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
 from tests.report.variants import made as made_variants
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -137,7 +137,7 @@ def with_strangers(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("coarse")
+@pytest.mark.usefixtures("undrawn")
 def test_an_algorithm_that_is_not_registered_is_shown_under_its_name(tmp_path: Path) -> None:
     found = load_results(with_strangers(tmp_path / "paper"))
     about = [sentence for sentence in found.missing if "mine" in sentence]

@@ -100,7 +100,7 @@ losses_ = st.one_of(st.integers(0, 16).map(lambda n: n / 8), st.sampled_from([NA
     max_trials=st.sampled_from([None, 1, 2, 4]),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_the_oracle_alone_and_in_blocks(
     rows: list[list[tuple[float, float]]],
     slope: float,

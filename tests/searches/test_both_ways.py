@@ -84,7 +84,7 @@ losses_ = st.one_of(st.integers(0, 12).map(lambda n: n / 8), st.sampled_from([NA
     max_trials=st.sampled_from([None, None, 1, 2, 3, 5]),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_the_oracle_alone_and_in_blocks(
     rows: list[list[float]], max_trials: int | None, data: st.DataObject
 ) -> None:
@@ -115,7 +115,7 @@ def test_equals_the_oracle_alone_and_in_blocks(
 
 
 @given(st.lists(losses_, min_size=1, max_size=8), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_below_a_proposal_that_does_not_help_it_is_backtracking(losses: list[float], data: st.DataObject) -> None:
     proposal = data.draw(st.integers(0, len(losses) - 1))
     losses[proposal] = 1.5

@@ -121,7 +121,7 @@ loss = st.one_of(st.floats(0, 10), st.sampled_from([NAN, INF, -INF, 1e38]))
     headroom=st.integers(0, 2),
     data=st.data(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_many_runs_at_once_are_the_same_as_one_by_one(
     kind: type[DownwardSearch], table: list[list[float]], headroom: int, data: st.DataObject
 ) -> None:

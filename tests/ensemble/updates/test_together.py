@@ -126,7 +126,7 @@ EVERY = {
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.filterwarnings("ignore::hotswap.HotSwapWarning")
 def test_a_variant_takes_the_optimizers_decisions(name: str) -> None:
-    variant, seed, steps = EVERY[name], 3, 140
+    variant, seed, steps = EVERY[name], 3, 100
     update = several([variant], [seed])
     train(update, count=10 * steps)
     network = multilayer_perceptron(SIZES, seed=seed).to(D)

@@ -1,4 +1,7 @@
-"""What each process does in the tests of several: run as a script with the name of a task, its rank and its world."""
+"""What each process does in the tests of several: run as a script with its rank, its world and a folder.
+
+It reads tasks, a line each with a name and a folder for its files, and answers with a line of what it found.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hotswap import Guard, HotSwap, HotSwapSGD, LossError, NoSearch, UnsupportedError, accumulate, log_grid
 from hotswap.optim.probing.stale_gradients import StaleGradients
+from tests.living import new_objects_only
 from tests.optim.distributed.races import STEPS, raced
 from tests.searches.searches import Listening
 
@@ -71,8 +76,9 @@ def same_everywhere(vector: Tensor) -> bool:
     return all(torch.equal(other.view(torch.int32), vector.view(torch.int32)) for other in gathered)
 
 
-def count_collectives() -> list[int]:
-    """From here on, how many all-reduces hotswap asked for."""
+@contextmanager
+def counted_collectives() -> Iterator[list[int]]:
+    """How many all-reduces hotswap asks for in this block."""
     counted = [0]
     real = dist.all_reduce
 
@@ -81,7 +87,10 @@ def count_collectives() -> list[int]:
         return real(*args, **kwargs)
 
     dist.all_reduce = counting  # type: ignore[assignment]
-    return counted
+    try:
+        yield counted
+    finally:
+        dist.all_reduce = real  # type: ignore[assignment]
 
 
 OPTIMIZERS: dict[str, Callable[[Any], HotSwap]] = {
@@ -96,21 +105,20 @@ def seen(loss: Tensor, values: list[float]) -> Tensor:
 
 
 def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """200 steps: the same weights everywhere, one collective a trial, and it learns."""
+    """100 steps: the same weights everywhere, one collective a trial, and it learns."""
     torch.manual_seed(rank)  # dropout differs between processes
     replica = DistributedDataParallel(network())
     torch.manual_seed(10 + rank)
     optimizer = OPTIMIZERS["sgd"](replica.parameters())
-    counted = count_collectives()
     losses, collectives = [], []
-    for x, y in minibatches(rank, 200):
-        before = counted[0]
+    for x, y in minibatches(rank, 100):
         own: list[float] = []
-        loss = optimizer.step(lambda x=x, y=y, own=own: seen(cross_entropy(replica(x), y).double(), own))
+        with counted_collectives() as counted:
+            loss = optimizer.step(lambda x=x, y=y, own=own: seen(cross_entropy(replica(x), y).double(), own))
         assert loss.item() == own[0]  # and not what all of them have together
         assert optimizer.last_step is not None
         losses.append(optimizer.last_step.loss_before)
-        collectives.append((counted[0] - before, len(own)))
+        collectives.append((counted[0], len(own)))
     tracked = int(replica.module[1].num_batches_tracked)
     return {
         "same": same_everywhere(whole(replica.parameters())),
@@ -222,8 +230,8 @@ def slope(rank: int, world: int, folder: Path) -> dict[str, Any]:
         for name, build in SLOPED.items():
             alone, shared = plain_network(), make()
             ours, theirs = build(shared.parameters()), build(alone.parameters(), process_group=False)
-            batches = [minibatches(r, 15, uneven=False) for r in range(world)]
-            for number in range(15):
+            batches = [minibatches(r, 8, uneven=False) for r in range(world)]
+            for number in range(8):
                 x, y = batches[rank][number]
                 all_x, all_y = (torch.cat([batches[r][number][i] for r in range(world)]) for i in (0, 1))
                 ours.step(lambda net=shared, x=x, y=y: cross_entropy(net(x), y))
@@ -335,18 +343,17 @@ FEWER: dict[str, Callable[[Any], HotSwap]] = {
 def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """Steps without trials: one collective each, the same everywhere; one process's NaN takes all of them back."""
     found: dict[str, Any] = {}
-    counted = count_collectives()
     for kind, make in (("ddp", lambda: DistributedDataParallel(plain_network())), ("fsdp", sharded)):
         for name, build in FEWER.items():
             net = make()
             optimizer = build(net.parameters())
             collectives = []
             for x, y in minibatches(rank, 20):
-                before = counted[0]
-                optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y))
+                with counted_collectives() as counted:
+                    optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y))
                 assert optimizer.last_step is not None
                 if not optimizer.last_step.trials:
-                    collectives.append(counted[0] - before)
+                    collectives.append(counted[0])
             resumed = _resumes(make, build, (net, optimizer), minibatches(rank, 10), folder / f"{kind}-{name}")
             back = True
             if name == "untried":
@@ -367,8 +374,8 @@ def race(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """Replicas and shards: one race, whose winner is the run that would have been trained alone."""
     found, batches = {}, minibatches(rank, STEPS, uneven=False)
     for name, build in {"replicas": lambda: DistributedDataParallel(plain_network()), "shards": sharded}.items():
-        counted = count_collectives()
-        net, told = raced(build, rank, batches, folder / f"{name}-{rank}.pt")
+        with counted_collectives() as counted:
+            net, told = raced(build, rank, batches, folder / f"{name}-{rank}.pt")
         weights = whole(net.parameters())
         others = {key: torch.equal(weights, whole(told.pop(key).parameters())) for key in ("resumed", "alone")}
         found[name] = {**told, **others, "decisions": counted[0], "same": same_everywhere(weights)}
@@ -513,14 +520,18 @@ TASKS: dict[str, Task] = {
 
 
 def main() -> None:
-    task, rank, world, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
-    torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), world)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=10))
-    result = TASKS[task](rank, world, folder)
-    (folder / f"result-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
-    dist.barrier()
-    dist.destroy_process_group()
+    rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # whatever else is printed is no answer
+        torch.set_num_threads(1)
+        store = dist.FileStore(str(folder / "store"), world)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=10))
+        for line in sys.stdin:
+            task, place = json.loads(line)
+            with new_objects_only():
+                found = TASKS[task](rank, world, Path(place))
+            print(json.dumps(found), file=answers, flush=True)
+        dist.destroy_process_group()
     os._exit(0)  # torch's threads sometimes abort an interpreter that ends in its own time
 
 

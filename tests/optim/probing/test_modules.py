@@ -66,8 +66,9 @@ def test_a_wrapper_built_after_the_first_step_is_found(way: str) -> None:
     assert net[1].num_batches_tracked == 4 + (way == "wrapper of a wrapper")
 
 
-def test_modules_are_found_also_after_a_freeze() -> None:
+def test_modules_are_found_also_after_a_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who forks workers often freezes what is there before."""
+    monkeypatch.setattr(modules, "gc", gc)
     net = noisy()
     optimizer = HotSwapSGD(net.parameters())
     (x, y), *_ = batches(1)

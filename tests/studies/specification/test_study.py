@@ -124,7 +124,7 @@ def test_runs_go_by_family_batch_size_seed_and_setting() -> None:
 
 
 @given(STUDIES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_two_runs_share_an_id(study: StudySpec) -> None:
     ids = [run.id for run in study.runs()]
     assert len(set(ids)) == len(ids)
@@ -399,7 +399,7 @@ def test_a_part_that_nobody_has_registered_cannot_be_remembered() -> None:
 
 
 @given(STUDIES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_json_and_back(study: StudySpec) -> None:
     plain = study.to_dict()
     stored = json.loads(json.dumps(plain))
