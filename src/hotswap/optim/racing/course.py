@@ -64,6 +64,8 @@ class Course:
     written: set[str] = field(default_factory=set)
     """Names of values in the parameter groups that the base's step itself changes."""
     notes: list[str] = field(default_factory=list)
+    ahead: bool = False
+    """Whether a step was taken that a `step()` without a closure is still to ask for."""
     last_step: RaceStep | Brief | None = None
 
     def lane(self, number: int) -> Lane:
