@@ -69,7 +69,7 @@ def train(folder: Path, **settings: Any) -> tuple[Classifier, InOrder]:
 
 def test_the_trainer_searches(tmp_path: Path) -> None:
     model, trainer = train(tmp_path)
-    optimizer = trainer._hot_swapped()
+    optimizer = trainer._ours()
     assert optimizer is not None
     assert optimizer.last_step is not None
     assert optimizer.last_step.trials
@@ -104,7 +104,7 @@ def test_the_trainers_default_schedule_is_warned_of(tmp_path: Path) -> None:
 
 def test_accumulated_minibatches_are_judged_together(tmp_path: Path) -> None:
     model, trainer = train(tmp_path, gradient_accumulation_steps=3)
-    optimizer = trainer._hot_swapped()
+    optimizer = trainer._ours()
     assert optimizer is not None
     assert own_entry(optimizer)["bandit"]["step"].item() == 8
     assert model.net[1].num_batches_tracked == 24

@@ -94,6 +94,13 @@ def test_the_schedule() -> None:
     assert schedule.factor(800, begun=799) == pytest.approx(0.2)  # whichever is smaller
 
 
+def test_a_schedule_may_be_constant() -> None:
+    assert Schedule(100, None, None).is_constant
+    assert Schedule(None, 0).is_constant  # nobody knows where to fall
+    assert not Schedule(100, 0).is_constant
+    assert not Schedule(None).is_constant
+
+
 def test_a_schedule_without_an_end() -> None:
     schedule = Schedule(None)
     assert schedule.factor(0) == pytest.approx(1 / 12)

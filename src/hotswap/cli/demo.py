@@ -31,7 +31,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Train the paper's network with HotSwapSGD, AdaDelta and SGD at several rates, and compare.
+    """Train the paper's network with HotSwapSGD, AdamW in a race, AdaDelta and SGD at several rates, and compare.
 
     784-500-300-10 sigmoid units on the first 50,000 images of MNIST; the same weights and minibatches for everyone.
     Three to four minutes on two cores.
@@ -47,7 +47,7 @@ def demo(
         with out.status("Loading MNIST ..."):
             data = load_data(folder, say)
         out.print(f"[bold]{data.name}[/]: {data.features}-500-300-{data.classes}, batch size {batch_size}")
-        outcomes = [_train(contender, data, settings) for contender in contenders(settings)]
+        outcomes = [_train(contender, data, settings) for contender in contenders(data, settings)]
     except KeyboardInterrupt:
         err.print("Stopped; no figure was written.")
         raise typer.Exit(130) from None
@@ -59,7 +59,7 @@ def demo(
 
 
 def _train(contender: Contender, data: Dataset, settings: DemoSettings) -> Outcome:
-    from hotswap.demo import train
+    from hotswap.demo import steps_per_epoch, train
 
     columns = (
         TextColumn("{task.description:<24}"),
@@ -69,7 +69,7 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings) -> Outco
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[now]}"),
     )
-    steps = min(50_000, len(data.train_images)) // settings.batch_size
+    steps = steps_per_epoch(data, settings)
     with Progress(*columns, console=out) as progress:
         task = progress.add_task(contender.name, total=steps * settings.epochs, now="")
 
@@ -81,7 +81,8 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings) -> Outco
     return outcome
 
 
-HEADINGS = ("optimizer", "train loss", "test error", "seconds", "trials per step", "median rate")
+HEADINGS = ("optimizer", "train loss", "test error", "seconds", "passes", "trials per step", "median rate")
+NOTE = "Passes are forward and backward, of all lanes of a race; trials are forward only."
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
@@ -91,15 +92,23 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         f"{outcome.train_losses[-1]:.4g}",
         f"{100 * outcome.test_errors[-1]:.2f} %",
         f"{outcome.seconds:.0f}",
-        f"{outcome.trials / len(outcome.rates):.2f}" if outcome.swaps else "",
+        f"{outcome.passes:,}",
+        _per_step(outcome) if outcome.swaps else "",
         f"{moved[len(moved) // 2]:.3g}" if moved else "",
     )
 
 
+def _per_step(outcome: Outcome) -> str:
+    """What a step took, in the mean."""
+    steps = len(outcome.rates)
+    return f"{outcome.passes / steps:.2f} lanes" if outcome.lanes else f"{outcome.trials / steps:.2f}"
+
+
 def _table(rows: list[tuple[str, ...]], title: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD)
+    table = Table(title=title, caption=NOTE, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for place, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if place else "left", no_wrap=place == 0)
+        broken = heading.replace(" ", "\n", 1)  # so that 80 columns hold the table
+        table.add_column(broken, justify="right" if place else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row, style="bold" if row[-1] else None)
     return table
@@ -112,4 +121,4 @@ def _markdown(rows: list[tuple[str, ...]], data: Dataset, settings: DemoSettings
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     ran = f"{data.name}, {settings.epochs} epochs, batch size {settings.batch_size}, seed {settings.seed}"
     on = f"torch {torch.__version__}, CPU with {torch.get_num_threads()} threads, {date.today()}"
-    return f"{table}\n\n{ran}; hotswap {__version__}, {on}\n"
+    return f"{table}\n\n{NOTE}\n\n{ran}; hotswap {__version__}, {on}\n"

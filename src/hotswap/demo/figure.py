@@ -16,7 +16,7 @@ from hotswap.files import replacing
 __all__ = ["draw", "save"]
 
 # Okabe and Ito's colours, told apart by colour-blind readers; line styles tell them apart in grey.
-HOT = ("#D55E00", "#E69F00")
+HOT = ("#D55E00", "#E69F00", "#009E73")
 ADAPTIVE = "#0072B2"
 GREYS = ("#000000", "#555555", "#888888", "#AAAAAA")
 STYLES = ("-", "--", "-.", ":")
@@ -35,6 +35,7 @@ def draw(outcomes: Sequence[Outcome], title: str) -> Figure:
             epochs = np.arange(1, len(outcome.train_losses) + 1)
             off = "" if min(outcome.train_losses) < WORST_LOSS else " (off the scale)"
             line = {"color": colour, "linestyle": style, "linewidth": width, "label": outcome.name + off}
+            line["marker"] = "o" if len(epochs) == 1 else ""  # one epoch makes no line
             left.plot(epochs, outcome.train_losses, **line)
             middle.plot(epochs, 100 * np.array(outcome.test_errors), **line)
         _finish(left, "Training loss (mean over the epoch)", "epoch")
@@ -44,7 +45,7 @@ def draw(outcomes: Sequence[Outcome], title: str) -> Figure:
         for outcome, (colour, _, _) in zip(outcomes, looks, strict=True):
             if outcome.swaps:
                 _rates(right, outcome, colour)
-        _finish(right, "Rate chosen (median, middle 80 %)", "epoch")
+        _finish(right, "Rate chosen, or the leader's (median, middle 80 %)", "epoch")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(title)
     return figure

@@ -38,6 +38,11 @@ class Schedule:
                 f"Race(warmup={self.warmup!r}, decay={self.decay!r}): together they are longer than the run."
             )
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether rates neither rise nor fall."""
+        return not self.warmup and (not self.decay or self.total_steps is None)
+
     def factor(self, step: int, begun: int = 0) -> float:
         """What the rates of a step are multiplied by; steps are counted from 0.
 

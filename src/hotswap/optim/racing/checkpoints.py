@@ -130,7 +130,7 @@ def unpack_course(entry: Mapping[str, Any], course: Course, probe: Probe, *, off
     course.written = set(saved["written"])
     course.start, course.kept = (Snapshot.unpacked(entry[name]) if entry[name] else None for name in ("start", "kept"))
     course.average.load(entry["average"], saved["averaged"] if entry["average"] else 0, probe.parameters())
-    course.last_step, course.lanes = None, []
+    course.ahead, course.last_step, course.lanes = False, None, []
     for number in saved["racing"]:
         lane = Lane(number, offload)
         if number == course.leader:

@@ -67,6 +67,8 @@ class Course:
     trying: Trying | None = None
     """Finds out whether lanes are faster as one program; None where they cannot be."""
     notes: list[str] = field(default_factory=list)
+    ahead: bool = False
+    """Whether a step was taken that a `step()` without a closure is still to ask for."""
     last_step: RaceStep | Brief | None = None
 
     def lane(self, number: int) -> Lane:

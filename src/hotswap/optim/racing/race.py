@@ -187,7 +187,32 @@ class Race(Wrapper):
         When the race is over, the closure may be left out: the base then takes a step along the gradients that are in
         `.grad`, with the winner's values.
         """
+        request, course = request_of(closure, None, None), self._course
+        if request.closure is None and request.after_backward is not None:
+            with torch.enable_grad():
+                request.after_backward()
+        ahead, course.ahead = course.ahead, False
+        return None if ahead and request.closure is None else self._step(request)
+
+    @torch._disable_dynamo  # type: ignore[attr-defined]  # as above
+    def step_ahead(self, closure: Closure) -> Tensor:
+        """Take the next step now, with a closure; the `step()` without one that follows then does nothing.
+
+        For loops that call `step()` themselves, without a closure:
+
+            loss = optimizer.step_ahead(lambda: loss_fn(model(x), y))
+            ...  # where the loop would run its backward
+            optimizer.step()  # the loop's own
+        """
         request = request_of(closure, None, None)
+        if request.closure is None:
+            raise ClosureError("step_ahead() needs a closure: optimizer.step_ahead(lambda: loss_fn(model(x), y)).")
+        loss = self._step(request)
+        assert loss is not None  # there was a closure
+        self._course.ahead = True
+        return loss
+
+    def _step(self, request: Request) -> Tensor | None:
         course = self._course
         self._warn_of_the_end()
         if course.won is None and (request.closure is not None or self._probe.can_move):
@@ -209,10 +234,10 @@ class Race(Wrapper):
 
         Before the race is over, only where all rates are 0: so torch's distributed checkpoints make state to load into.
         """
-        course = self._course
-        self._probe.step_without_loss(course.leader, self._factor())
+        course, factor = self._course, self._factor()
+        self._probe.step_without_loss(course.leader, factor)
         if course.won is not None:
-            course.step, course.passes = course.step + 1, course.passes + 1
+            self._count_step_of_winner(factor, torch.tensor(math.nan))
 
     def _factor(self) -> float:
         """By what the rates of all lanes are multiplied in this step."""
@@ -452,12 +477,16 @@ class Race(Wrapper):
                 probe.take_untried(course.leader, factor)
         if back:
             self._go_back()
+        self._count_step_of_winner(factor, start.loss, start.aux, back=back)
+        return start
+
+    def _count_step_of_winner(self, factor: float, loss: Tensor, aux: object = None, *, back: bool = False) -> None:
+        course, probe = self._course, self._probe
         if self.schedule.total_steps is None:
             course.average.follow(probe.parameters())
         scale = probe.move.scale(self.base.param_groups[0])
-        course.last_step = Brief(course.step, factor, course.leader, scale, start.loss, start.aux, back)
+        course.last_step = Brief(course.step, factor, course.leader, scale, loss, aux, back)
         course.step, course.passes = course.step + 1, course.passes + 1
-        return start
 
     @contextmanager
     def average(self) -> Iterator[None]:

@@ -25,7 +25,8 @@ class RaceStep:
             winner went back.
         leader: The lane that the model holds.
         values: What each living lane has applied, in the first parameter group, by the number of the lane.
-        losses: The loss of each of them before the step; in several processes, this one's own.
+        losses: The loss of each of them before the step; in several processes, this one's own. NaN for a step without a
+            closure.
         aux: What the closure returned beside the leader's loss.
         rolled_back: Whether the winner had diverged, and went back to its snapshot in place of a step.
     """
