@@ -7,8 +7,19 @@ successive halving (Jamieson and Talwalkar 2016) within one run that is never re
 Here is what decides a race: its rounds, its schedule and its ranking. `hotswap.Race` is the optimizer.
 """
 
-from hotswap.races.ranking import highest_loss, ranked
+from hotswap.races.ranking import FIRST, highest_loss, nearest, ranked, typical
 from hotswap.races.rounds import ROUNDS, STEPS, Round, plan_rounds
 from hotswap.races.schedule import Schedule
 
-__all__ = ["ROUNDS", "STEPS", "Round", "Schedule", "highest_loss", "plan_rounds", "ranked"]
+__all__ = [
+    "FIRST",
+    "ROUNDS",
+    "STEPS",
+    "Round",
+    "Schedule",
+    "highest_loss",
+    "nearest",
+    "plan_rounds",
+    "ranked",
+    "typical",
+]

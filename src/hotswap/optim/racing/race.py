@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 import torch
@@ -44,7 +43,7 @@ from hotswap.optim.state_dict import refuse_other_base
 from hotswap.optim.user_warnings import warn
 from hotswap.optim.validation import check_base, initial_lr
 from hotswap.optim.wrapper import Wrapper
-from hotswap.races import ROUNDS, Round, Schedule, highest_loss, plan_rounds, ranked
+from hotswap.races import FIRST, ROUNDS, Round, Schedule, highest_loss, nearest, plan_rounds, ranked, typical
 
 __all__ = ["Race"]
 
@@ -61,9 +60,6 @@ KEEP = 200
 
 SMOOTHING = 0.98
 """Of the winner's running loss: the mean of the last 50 steps or so."""
-
-FIRST = 10
-"""How many losses at the beginning say what a network that has not learned has."""
 
 
 class Race(Wrapper):
@@ -154,9 +150,9 @@ class Race(Wrapper):
         return probe, Agreement(self._process_group, lambda: probe.parameters()[0].device)
 
     def _nearest(self, rate: float) -> int:
-        """The lane that leads before any was judged: the one whose rate is nearest to the base's own."""
+        """The lane that leads before any was judged."""
         rates = [float(self.arms.values(arm).get("lr", rate)) for arm in range(len(self.arms))]  # type: ignore[arg-type]
-        return min(range(len(rates)), key=lambda arm: abs(math.log(rates[arm] / rate)))
+        return nearest(rates, rate)
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -287,7 +283,7 @@ class Race(Wrapper):
         course = self._course
         done, now = course.step - course.begun, self.rounds[course.round]
         if done <= FIRST:
-            course.early.append(median(losses.values()))
+            course.early.append(typical(losses.values()))
         if done > now.judged_from:
             course.counted += 1
             for number, loss in losses.items():
@@ -309,7 +305,7 @@ class Race(Wrapper):
                 course.out[numbers[place]] = Out(course.step, "out: its loss was not finite")
             elif mean > highest:
                 course.out[numbers[place]] = Out(course.step, "out: its loss was far above that of the first steps")
-        order = [place for place in ranked(means) if means[place] <= highest]
+        order = ranked(means, highest)
         for rank, place in enumerate(order[now.keep :], start=now.keep + 1):
             course.out[numbers[place]] = Out(course.step, f"out: {_ordinal(rank)} of {len(numbers)}")
         course.round, course.sums, course.counted = course.round + 1, {}, 0
