@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotswap.errors import SettingError
-from hotswap.races import ROUNDS, Round, Schedule, highest_loss, plan_rounds, ranked
+from hotswap.races import ROUNDS, Round, Schedule, highest_loss, nearest, plan_rounds, ranked, typical
 
 
 def test_the_rounds_of_a_run_of_5000_steps() -> None:
@@ -120,6 +120,18 @@ def test_the_ranking() -> None:
     assert ranked([0.3, math.nan, 0.1, math.inf, 0.2]) == [2, 4, 0]
     assert ranked([1.0, 1.0]) == [0, 1]
     assert ranked([math.nan]) == []
+    assert ranked([0.3, 0.1, 0.2], highest=0.2) == [1, 2]
+    assert ranked([0.3, 0.1], highest=math.nan) == []
+
+
+def test_a_step_of_lanes_of_which_some_have_diverged() -> None:
+    assert typical([math.nan, 1.0, math.inf, 3.0, math.nan]) == 2.0
+    assert math.isnan(typical([math.inf, math.nan]))
+
+
+def test_the_leader_before_any_lane_was_judged() -> None:
+    assert nearest([0.1, 0.01, 0.001], 0.004) == 1
+    assert nearest([0.1, 0.01, 0.001], 1e-9) == 2
 
 
 def test_the_loss_above_which_a_lane_has_diverged() -> None:

@@ -57,11 +57,12 @@ class Ensemble:
     """R runs on one device that share every minibatch."""
 
     def __init__(self, update: Update, data: TrainingData, batch_size: int, data_seed: int) -> None:
-        self._buffers = {f"model/{name}": tensor for name, tensor in update.model.begin(update.theta).items()}
+        self._buffers = update.model.begin(update.theta)
         ready = update.model.prepare
         data = replace(data, train_x=ready(data.train_x), test_x=ready(data.test_x))
         self.update, self.data, self.batch_size, self.data_seed = update, data, batch_size, data_seed
         self.steps = len(data.train_x) // batch_size  # full minibatches only
+        update.begin(self.steps)
         device = data.train_x.device
         self._order = torch.zeros((self.steps + 1, batch_size), dtype=torch.int64, device=device)
         self._now = torch.zeros(1, dtype=torch.int64, device=device)
@@ -76,7 +77,11 @@ class Ensemble:
 
         They are the very tensors, so that copying into them restores. All of it is what a checkpoint must hold.
         """
-        return {**self.update.state(), **self._buffers}
+        return {**self.update.state(), **self._model_state()}
+
+    def _model_state(self) -> dict[str, Tensor]:
+        """The buffers of the copies that are still trained."""
+        return {f"model/{name}": tensor[: len(self.update.theta)] for name, tensor in self._buffers.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Continue from the tensors of a snapshot, by the names that `state` gave them.
@@ -84,8 +89,8 @@ class Ensemble:
         Raises:
             CheckpointError: One of them is missing or has another shape.
         """
-        copy_by_name(tensors, self._buffers)
         self.update.restore(tensors)
+        copy_by_name(tensors, self._model_state())
 
     def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Train through epoch `epoch`, counted from 0. The order of the data depends on it and `data_seed` alone.
@@ -190,4 +195,5 @@ class Ensemble:
             nll += mean_loss(scores, part_y) * len(part_y)
             wrong += (scores.argmax(-1) != part_y).sum(-1)
         broken = ~theta.isfinite().all(1)
-        return torch.where(broken, torch.nan, nll / len(y)), wrong / len(y)
+        rows = self.update.rows()
+        return torch.where(broken, torch.nan, nll / len(y))[rows], (wrong / len(y))[rows]

@@ -60,6 +60,10 @@ class FunctionalModel(Model):
         }
         return dict(self.buffers)
 
+    def _buffers_of(self, theta: Tensor) -> Buffers:
+        """Those of the copies that θ has rows for."""
+        return {name: buffer[: len(theta)] for name, buffer in self.buffers.items()}
+
     def _one(self, module: nn.Module, row: Tensor, buffers: Buffers, x: Tensor) -> tuple[Tensor, Buffers]:
         """One copy's logits `(B, C)` from its row of θ and its buffers, and what the buffers are afterwards."""
         parts = torch.split(row, [shape.numel() for shape in self.shapes.values()])
@@ -79,13 +83,13 @@ class FunctionalModel(Model):
         def one(row: Tensor, buffers: Buffers) -> Tensor:
             return self._one(self.evaluated, row, buffers, x)[0]
 
-        scores: Tensor = _for_all(one, theta, self.buffers)
+        scores: Tensor = _for_all(one, theta, self._buffers_of(theta))
         return scores
 
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
         """See `Model.gradient`."""
         gradient, after = self._gradient(theta, x, y)
-        for name, buffer in self.buffers.items():
+        for name, buffer in self._buffers_of(theta).items():
             buffer.copy_(after[name])
         return gradient
 
@@ -100,7 +104,7 @@ class FunctionalModel(Model):
         def one(row: Tensor, buffers: Buffers) -> Any:
             return grad_and_value(self._loss, has_aux=True)(row, buffers, x, y)
 
-        direction, (loss, after) = _for_all(one, theta, self.buffers)
+        direction, (loss, after) = _for_all(one, theta, self._buffers_of(theta))
         return Gradient(loss, direction, None), after
 
     def trials(
@@ -130,7 +134,7 @@ class FunctionalModel(Model):
 
         start, direction = some(theta), some(gradient.direction)
         beside = direction if along is None else some(along.direction)
-        buffers = {name: some(buffer) for name, buffer in self.buffers.items()}
+        buffers = {name: some(buffer) for name, buffer in self._buffers_of(theta).items()}
         return torch.stack([_for_all(one, candidate(arm), buffers) for arm in range(rates.shape[1])], dim=1)
 
     def sample_bytes(self, theta: Tensor, x: Tensor) -> int:

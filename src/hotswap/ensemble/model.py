@@ -59,7 +59,8 @@ class Model(ABC):
     def begin(self, theta: Tensor) -> dict[str, Tensor]:
         """The buffers of the copies that `initial` made, on the device of θ and in its precision; before any step.
 
-        By name, R rows each: the very tensors, so that copying into them restores. Most models have none.
+        By name, R rows each: the very tensors, the same ones every time, so that copying into them restores. Most
+        models have none. Should θ lose its last rows later, those of the buffers are no longer used.
         """
         return {}
 

@@ -12,9 +12,10 @@ from hotswap.studies.algorithms import (
     Family,
     HotSwapFamily,
     Look,
+    RaceFamily,
     SgdFamily,
 )
-from hotswap.studies.extensions import CONFIRMATION, EXTENSIONS, STUDIES
+from hotswap.studies.extensions import CONFIRMATION, EXTENSIONS, RACES, RACES_50, STUDIES
 from hotswap.studies.networks import NETWORKS, ConvolutionalSpec, Network, NetworkSpec
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.plan import Unit, plan
@@ -32,6 +33,8 @@ __all__ = [
     "EXTENSIONS",
     "NETWORKS",
     "PAPER",
+    "RACES",
+    "RACES_50",
     "STUDIES",
     "AdaDeltaFamily",
     "AdamFamily",
@@ -43,6 +46,7 @@ __all__ = [
     "Look",
     "Network",
     "NetworkSpec",
+    "RaceFamily",
     "RunSpec",
     "SgdFamily",
     "StudySpec",

@@ -6,6 +6,7 @@ about the paper's algorithm, which is the family `paper`; those at the end of th
 search together, which is where combinations were looked for that are ahead early and late.
 
 `CONFIRMATION` trains what was chosen from those results once more, from first weights that had no part in the choice.
+`RACES` and `RACES_50` let rates race over many steps instead of trying them in each.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from hotswap.bandits import (
     ThompsonSampling,
 )
 from hotswap.searches import Armijo, Backtracking, BothWays, NoSearch
-from hotswap.studies.algorithms import AdaDeltaFamily, HotSwapFamily
+from hotswap.studies.algorithms import AdaDeltaFamily, HotSwapFamily, RaceFamily
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.study import StudySpec
 
-__all__ = ["CONFIRMATION", "EXTENSIONS", "STUDIES"]
+__all__ = ["CONFIRMATION", "EXTENSIONS", "RACES", "RACES_50", "STUDIES"]
 
 FIRST_ENOUGH = Armijo(0.3, when_stuck="smallest")
 ADAM = HotSwapFamily(name="adam_armijo", base="adam", high=1.0, search=FIRST_ENOUGH)
@@ -97,5 +98,13 @@ CONFIRMATION = replace(
 )
 """The candidates for a preset, and whom they have to beat, from other first weights."""
 
-STUDIES: Mapping[str, StudySpec] = MappingProxyType({study.name: study for study in (PAPER, EXTENSIONS, CONFIRMATION)})
+RACES = replace(PAPER, name="races", families=(RaceFamily(),))
+"""Races where the paper's algorithm was measured."""
+
+RACES_50 = replace(RACES, name="races_50", families=(RaceFamily(),), epochs=50)
+"""Shorter ones. They are no part of the long ones: rounds and schedule are shares of all steps."""
+
+STUDIES: Mapping[str, StudySpec] = MappingProxyType(
+    {study.name: study for study in (PAPER, EXTENSIONS, CONFIRMATION, RACES, RACES_50)}
+)
 """The studies that come with hotswap, by name."""

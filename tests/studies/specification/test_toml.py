@@ -20,6 +20,7 @@ from hotswap.studies import (
     DucbFamily,
     HotSwapFamily,
     NetworkSpec,
+    RaceFamily,
     SgdFamily,
     StudySpec,
     load_study,
@@ -49,6 +50,7 @@ def test_the_example_loads(file: Path) -> None:
             DucbFamily(),
             HotSwapFamily(search=FirstDecrease()),
             AdamFamily(lr=(0.01, 0.001)),
+            RaceFamily(length=30),
         ),
         batch_sizes=(32, 64),
         seeds=(0, 1, 2),
@@ -115,20 +117,20 @@ WRONG = {
     ),
     "unknown algorithm": (
         TOP + "[lion]\nlr = 0.1\n",
-        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam.",
+        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race.",
     ),
     "misspelt algorithm": (
         TOP + "[adadleta]\n",
-        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam "
+        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race "
         "(nearest: adadelta).",
     ),
     "no algorithm": (
         TOP + "[network]\n",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race].",
     ),
     "empty file": (
         "",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race].",
     ),
     "key below a table": (
         TOP.replace("epochs = 3\n", "") + SGD + "epochs = 3\n",
@@ -154,7 +156,7 @@ WRONG = {
     ),
     "unknown algorithm of a named family": (
         TOP + '[mine]\nalgorithm = "lion"\n',
-        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam.",
+        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam, race.",
     ),
     "a named family of a wrong setting": (
         TOP + '[mine]\nalgorithm = "hotswap"\ndiscount = 0.9\n',

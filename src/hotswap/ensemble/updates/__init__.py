@@ -4,6 +4,7 @@ from hotswap.ensemble.updates.base import Tally, Update
 from hotswap.ensemble.updates.directions import AdamDirection, Direction, Momentum, Plain
 from hotswap.ensemble.updates.elementwise import Elementwise, UpdateRule
 from hotswap.ensemble.updates.hot_swapped import HotSwapped
+from hotswap.ensemble.updates.raced import Raced
 from hotswap.ensemble.updates.sgd import Sgd
 from hotswap.ensemble.updates.variants import Variant
 
@@ -14,6 +15,7 @@ __all__ = [
     "HotSwapped",
     "Momentum",
     "Plain",
+    "Raced",
     "Sgd",
     "Tally",
     "Update",

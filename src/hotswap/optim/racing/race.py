@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -49,7 +48,7 @@ from hotswap.optim.state_dict import refuse_other_base
 from hotswap.optim.user_warnings import warn
 from hotswap.optim.validation import check_base, initial_lr, swappable_in
 from hotswap.optim.wrapper import Wrapper
-from hotswap.races import ROUNDS, Round, Schedule, highest_loss, plan_rounds, ranked
+from hotswap.races import FIRST, ROUNDS, Round, Schedule, highest_loss, nearest, plan_rounds, ranked, typical
 
 __all__ = ["Race"]
 
@@ -69,9 +68,6 @@ SMOOTHING = 0.2
 
 SMALL = 5_000_000
 """Parameters of a network whose lanes may be faster as one program."""
-
-FIRST = 10
-"""How many losses at the beginning say what a network that has not learned has."""
 
 
 class Race(Wrapper):
@@ -169,9 +165,9 @@ class Race(Wrapper):
         return probe, Agreement(self._process_group, lambda: probe.parameters()[0].device)
 
     def _nearest(self, rate: float) -> int:
-        """The lane that leads before any was judged: the one whose rate is nearest to the base's own."""
+        """The lane that leads before any was judged."""
         rates = [float(self.arms.values(arm).get("lr", rate)) for arm in range(len(self.arms))]  # type: ignore[arg-type]
-        return min(range(len(rates)), key=lambda arm: abs(math.log(rates[arm] / rate)))
+        return nearest(rates, rate)
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -371,7 +367,7 @@ class Race(Wrapper):
         course = self._course
         done, now = course.step - course.begun, self.rounds[course.round]
         if done <= FIRST:
-            course.early.append(median(losses.values()))
+            course.early.append(typical(losses.values()))
         if done > now.judged_from:
             course.counted += 1
             for number, loss in losses.items():
@@ -394,7 +390,7 @@ class Race(Wrapper):
                 course.out[numbers[place]] = Out(course.step, "out: its loss was not finite")
             elif mean > highest:
                 course.out[numbers[place]] = Out(course.step, "out: its loss was far above that of the first steps")
-        order = [place for place in ranked(means) if means[place] <= highest]
+        order = ranked(means, highest)
         for rank, place in enumerate(order[now.keep :], start=now.keep + 1):
             course.out[numbers[place]] = Out(course.step, f"out: {_ordinal(rank)} of {len(numbers)}")
         course.round, course.sums, course.counted = course.round + 1, {}, 0

@@ -9,6 +9,7 @@ from hotswap.studies.algorithms.sgd import SgdFamily
 from hotswap.studies.algorithms.adadelta import AdaDeltaFamily  # isort: skip  # the order in which files are shown
 from hotswap.studies.algorithms.hot_swapping import DucbFamily, HotSwapFamily  # isort: skip
 from hotswap.studies.algorithms.adam import AdamFamily  # isort: skip
+from hotswap.studies.algorithms.race import RaceFamily  # isort: skip
 
 __all__ = [
     "ALGORITHMS",
@@ -18,6 +19,7 @@ __all__ = [
     "Family",
     "HotSwapFamily",
     "Look",
+    "RaceFamily",
     "SgdFamily",
     "family_from_dict",
 ]

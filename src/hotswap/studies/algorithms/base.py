@@ -126,9 +126,20 @@ class Family(Settings, ABC):
         """In which order the rows of θ hold the runs; the update may want runs together that are alike."""
         return list(range(len(runs)))
 
+    def planned_for(self, epochs: int) -> Family:
+        """The family as part of a study of so many epochs: itself, unless that decides what its runs do."""
+        return self
+
+    def copies(self) -> int:
+        """How many rows of θ a run has."""
+        return 1
+
     @abstractmethod
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
-        """What trains the runs, whose parameters are the rows of `theta` `(R, P)`."""
+        """What trains the runs, whose parameters are the rows of `theta` `(R, P)`.
+
+        Where a run has several, all runs are there once, and then once more, as often as `copies` says.
+        """
 
     def together(self) -> tuple[object, ...] | None:
         """Families for which this is equal are trained as one, by `update_together`; None: the family is alone."""

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hotswap.arms import Arms, log_grid
+from hotswap.arms import Arms
 from hotswap.bandits import BANDITS, Bandit, DiscountedUCB, FactoredBandit
 from hotswap.guards import Guard
 from hotswap.pacing import Pace, When
 from hotswap.rewards import REWARDS, LogReduction, Reward
 from hotswap.searches import SEARCHES, Backtracking, FirstDecrease, Search
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
+from hotswap.studies.algorithms.rates import RatesFamily
 from hotswap.studies.specification.parts import part_of
 from hotswap.studies.specification.settings import (
-    COUNT,
     FACTOR,
     NOT_NEGATIVE,
-    POSITIVE,
     SHARE,
     Check,
     number,
@@ -45,36 +44,10 @@ WEIGHT = number("a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HotSwappingFamily(Family):
-    """What all hot swapping shares: a grid of rates, and who chooses among them.
-
-    Attributes:
-        high: The largest rate.
-        low: The smallest rate.
-        count: How many rates there are, evenly spaced on a logarithmic scale.
-    """
-
-    high: float = one(POSITIVE, 1e2, help="the largest rate")
-    low: float = one(POSITIVE, 1e-6, help="the smallest rate")
-    count: int = one(COUNT, 33, help="how many rates, evenly spaced on a logarithmic scale")
+class HotSwappingFamily(RatesFamily):
+    """What all hot swapping shares: a grid of rates, and who chooses among them."""
 
     measures: ClassVar[tuple[str, ...]] = ("mean_lr", "trials")
-
-    def check(self, check: Check) -> None:
-        """See `Settings.check`."""
-        if self.low > self.high or (self.low == self.high and self.count > 1):
-            raise check.error("low", f"is {self.low!r}; it must be smaller than high, which is {self.high!r}.")
-        if len(set(self.rates)) < self.count:
-            raise check.error("count", f"is {self.count}; there are not so many different rates from high to low.")
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The arms, from large to small."""
-        return log_grid(self.high, self.low, self.count)
-
-    def arms(self) -> tuple[float, ...]:
-        """See `Family.arms`."""
-        return self.rates
 
     @abstractmethod
     def swapping(self) -> tuple[Bandit, Search, Reward]:

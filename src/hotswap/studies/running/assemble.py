@@ -64,7 +64,8 @@ def assemble(study: StudySpec, unit: Unit, held: Held) -> Assembled:
     runs = tuple(run for own in rows for run in own)
     model = study.network.model(held.shape, held.classes)
     images = held.tensors.train_x
-    theta = model.initial([run.seed for run in runs]).to(images.device, images.dtype)
+    seeds = [run.seed for family, own in zip(families, rows, strict=True) for run in own * family.copies()]
+    theta = model.initial(seeds).to(images.device, images.dtype)
     first = families[0]
     if len(families) == 1:
         update = first.update(model, theta, runs)

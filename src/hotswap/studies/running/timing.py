@@ -122,13 +122,11 @@ def _timed_epochs(ensemble: Ensemble, epoch: int) -> Iterator[tuple[float, float
 
     Epochs of large minibatches take a hundredth of a second, too little for a few of them to say anything.
     """
-    state = ensemble.state()
-    start = {name: tensor.clone() for name, tensor in state.items()}
+    start = {name: tensor.clone() for name, tensor in ensemble.state().items()}
     ensemble.train_epoch(epoch, watched=False)  # warms up
     repeats, spent = 0, 0.0
     while repeats < REPEATS or spent < SECONDS:
-        for name, tensor in state.items():
-            tensor.copy_(start[name])
+        ensemble.restore(start)
         ensemble.wait()
         began = time.perf_counter()
         ensemble.train_epoch(epoch, watched=False)
