@@ -556,6 +556,20 @@ def test_what_else_an_algorithm_measures_travels_too(tmp_path: Path, monkeypatch
         assert import_files(copy, [older]) == 0
 
 
+def test_parts_of_a_table_come_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those first whose algorithm has no measure of its own: the study's table has no such column then."""
+    monkeypatch.setattr(DucbFamily, "measures", ("mean_lr", "trials", "width"))
+    with make(tmp_path / "a") as store:
+        unit = units(study())["ducb-b10"]
+        store.record(unit, 20, [row(run.id, 20, more={"width": 0.5}) for run in unit.runs])
+        file = export(store, tmp_path / "x.parquet")[0]
+        expected = content(store)
+    import_into(tmp_path / "b", read_exports([file], ["sgd"]))
+    import_into(tmp_path / "b", read_exports([file]))
+    with Store.open(tmp_path / "b") as store:
+        assert content(store)[:2] == expected[:2]
+
+
 def test_moved_together_they_are_still_one_export(tmp_path: Path) -> None:
     with make(tmp_path / "a") as store:
         paths = export(store, tmp_path / "x.csv")

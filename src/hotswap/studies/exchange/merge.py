@@ -200,10 +200,11 @@ def _check_run(row: Mapping[str, Any], runs: Mapping[str, RunSpec], settings: It
 
 def _check_same(row: Mapping[str, Any], known: Mapping[str, Any], file: Path) -> None:
     for name in row:
-        if name != "seconds" and not _equal(row[name], known[name]):
+        ours = known.get(name, math.nan)  # a measure that no run of the study has yet is no column of its table
+        if name != "seconds" and not _equal(row[name], ours):
             raise StudyError(
                 f"{file} has {name} {row[name]} for the run {row['run']} at epoch {row['epoch']}, but the study has "
-                f"{known[name]}; nothing was imported."
+                f"{ours}; nothing was imported."
             )
 
 
