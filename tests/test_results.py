@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import zipfile
@@ -11,8 +12,9 @@ import pandas as pd
 import pytest
 
 from hotswap.report import judge, load_results
+from hotswap.report.extensions import compare, prize
 from hotswap.report.origin import origin_of
-from hotswap.studies import PAPER, plan
+from hotswap.studies import CONFIRMATION, EXTENSIONS, PAPER, plan
 from hotswap.studies.exchange.best_runs import best_sgd
 from hotswap.studies.exchange.exported import origin
 from hotswap.studies.exchange.merge import import_files
@@ -126,6 +128,30 @@ def test_no_verdict_hangs_on_the_precision() -> None:
     mixed = paper.with_runs_of(adaptive).with_runs_of(sgd)
     assert not mixed.metrics.equals(paper.metrics)
     assert [claim.verdict for claim in judge(mixed)] == [claim.verdict for claim in judge(paper)]
+
+
+def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -> None:
+    """It leads everywhere, from the seeds it was chosen from and from others; every variant was compared everywhere."""
+    folder = Path(__file__).parents[1] / "results"
+    verdicts = {}
+    for study in (EXTENSIONS, CONFIRMATION):
+        results = load_results(folder / study.name)
+        assert {spec.fingerprint() for spec in results.specs} == {study.fingerprint()}
+        assert set(results.metrics["run"]) == {run.id for run in study.runs()}
+        comparison = compare(results, load_results(shipped()))
+        assert comparison is not None
+        assert comparison.seeds == study.seeds
+        values = [
+            comparison.value(family.name, size, cost)
+            for family in comparison.variants
+            for size in PAPER.batch_sizes
+            for cost in (20, 500)
+        ]
+        assert not any(math.isnan(value) for value in values)
+        verdicts[study.name] = [standing.variant for standing in prize(comparison).winners]
+    assert set(EXTENSIONS.seeds).isdisjoint(CONFIRMATION.seeds)
+    assert verdicts["extensions"] == ["adam_05_armijo"]  # tests/test_presets.py: it is `hotswap.presets.adam`
+    assert "adam_05_armijo" in verdicts["confirmation"]
 
 
 def test_the_wheel_brings_them_along(tmp_path: Path) -> None:

@@ -29,14 +29,17 @@ from hotswap.report.extensions.tables import (
     prize_grid,
     variant_grid,
 )
+from hotswap.report.extensions.verdict import DECIDING
 from hotswap.report.figures.style import save
 from hotswap.report.origin import origin_of
 from hotswap.report.results import Results, load_results
-from hotswap.report.tables import table_text
+from hotswap.report.tables import Grid, table_text
 from hotswap.report.write import beyond_figures
 from hotswap.studies import CONFIRMATION, EXTENSIONS, HotSwapFamily
 
 PICTURES = ROOT / "docs" / "pictures"
+PRESET = "adam_05_armijo"
+"""The family that `hotswap.presets.adam` is."""
 NOT_YET = "The study has not been run yet, so there is nothing to tell."
 
 
@@ -96,10 +99,16 @@ def section(first: Results, second: Results | None) -> str:
         *_findings(comparison),
         "### Epoch by epoch",
         "Training objective and test error, medians over seeds, whatever an epoch costs.",
-        *(table_text(epoch_grid(comparison, some, GROUPS[group])) for group, some in in_groups(comparison).items()),
+        *(_folded(epoch_grid(comparison, some, ""), GROUPS[group]) for group, some in in_groups(comparison).items()),
         *(f"*Source: `results/{found.name}`. {origin_of(found).sentence()}*" for found in (first, second) if found),
     ]
     return "\n\n".join(part.strip() for part in parts)
+
+
+def _folded(grid: Grid, title: str) -> str:
+    """A long table behind its title."""
+    rows = table(grid.headings, grid.rows, left=1)
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{rows}\n\n</details>'
 
 
 def _again(comparison: Comparison, second: Results | None) -> list[str]:
@@ -141,7 +150,33 @@ def in_short() -> str:
     return NOT_YET if found is None else table_text(variant_grid(compared(found)), left=2)
 
 
+def preset() -> str:
+    """The objectives of `hotswap.presets.adam` and of its rivals, by batch size; or a sentence."""
+    found, again = results(EXTENSIONS.name), results(CONFIRMATION.name)
+    if found is None or again is None:
+        return NOT_YET
+    first, second = compared(found), compared(again)
+    shown = [(rival.whole, first, rival.key) for rival in DECIDING]
+    seeds = (f"{study.seeds[0]} to {study.seeds[-1]}" for study in (first, second))
+    shown += [(f"`presets.adam`, seeds {of}", study, PRESET) for of, study in zip(seeds, (first, second), strict=True)]
+    rows = []
+    for cost in first.moments:
+        for at, (label, study, who) in enumerate(shown):
+            cells = (f"{study.value(who, size, cost):.1e}" for size in first.batch_sizes)
+            rows.append((str(cost) if at == 0 else "", label, *cells))
+    return table(("plain epochs", "", *(f"batch {size}" for size in first.batch_sizes)), rows, left=2)
+
+
+def preset_lead() -> str:
+    """By how much the preset is ahead where it is least so, in both studies."""
+    found = [study for study in map(results, (EXTENSIONS.name, CONFIRMATION.name)) if study is not None]
+    leads = [one.worst.lead for study in found for one in prize(compared(study)).standings if one.variant == PRESET]
+    return f"{min(leads):.1f}" if leads else "an unknown factor"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "preset": preset,
+    "preset lead": preset_lead,
     "extensions": varied,
     "extensions results": came_of_it,
     "extensions in short": in_short,

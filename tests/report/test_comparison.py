@@ -11,6 +11,7 @@ import pytest
 from hotswap.report import Results, load_results
 from hotswap.report.extensions import compare
 from hotswap.report.extensions.comparison import moments_of, over, same_problem, tenth
+from hotswap.report.extensions.tables import method
 from hotswap.report.extensions.variants import GROUPS, changes, group_of, paper_among, variants_of
 from hotswap.searches import FirstDecrease
 from hotswap.studies import EXTENSIONS, PAPER, AdaDeltaFamily, DucbFamily, HotSwapFamily
@@ -56,6 +57,20 @@ def test_values_at_equal_cost() -> None:
     assert found.epochs == (5, 20, 50, 500)
     assert found.by_epoch.loc[("ucb1", 64, 20), "train_nll"] == pytest.approx(2 / 20)
     assert found.by_epoch.loc[("ucb1", 64, 20), "cost"] == pytest.approx(40)
+
+
+def test_runs_that_are_not_finished_are_named_and_judged_as_far_as_they_are() -> None:
+    done = variant_rows("paper", 2.0)
+    rows = [*done, *(r for r in variant_rows("ucb1", 2.0, trials=3.0) if r["epoch"] <= 50)]
+    found = compare(results(rows, specs=(study("paper", "ucb1", sizes=(64,)),)))
+    assert found is not None
+    assert found.unfinished == {("ucb1", 64): 50}
+    assert found.trials("ucb1", 64) == pytest.approx(3)
+    assert found.relative_cost("ucb1", 64) == pytest.approx(2)
+    assert method(found).endswith("Not trained to the end yet: `ucb1` at batch 64 (to epoch 50).")
+    whole = compare(results(done, specs=(study("paper", sizes=(64,)),)))
+    assert whole is not None
+    assert "Not trained" not in method(whole)
 
 
 def test_the_median_over_seeds_is_of_what_each_has_reached() -> None:

@@ -91,16 +91,30 @@ class Comparison:
         return over(self.value(who, batch_size, cost), self.value(rival, batch_size, cost))
 
     def trials(self, who: str, batch_size: int) -> float:
-        """Trials per step, over the whole run."""
+        """Trials per step, over the whole run; of unfinished runs, as far as they are."""
         return self._last(who, batch_size, "trials")
 
     def relative_cost(self, who: str, batch_size: int) -> float:
-        """What an epoch costs in plain epochs, over the whole run."""
-        return self._last(who, batch_size, "cost") / max(self.epochs)
+        """What an epoch costs in plain epochs, over the whole run; of unfinished runs, as far as they are."""
+        return self._last(who, batch_size, "cost") / max(1, self.last_epoch(who, batch_size))
+
+    def last_epoch(self, who: str, batch_size: int) -> int:
+        """The last epoch that was recorded; 0 if there is none."""
+        if (who, batch_size) not in self.by_epoch.index:
+            return 0
+        return int(self.by_epoch.loc[(who, batch_size)].index.max())
+
+    @property
+    def unfinished(self) -> dict[tuple[str, int], int]:
+        """Variants and batch sizes whose runs were not trained to the end, with the last epoch that was recorded."""
+        lasts = {
+            (one.name, size): self.last_epoch(one.name, size) for one in self.variants for size in self.batch_sizes
+        }
+        return {key: last for key, last in lasts.items() if last < max(self.epochs)}
 
     def _last(self, who: str, batch_size: int, column: str) -> float:
-        key = (who, batch_size, max(self.epochs))
-        return float(self.by_epoch.loc[key, column]) if key in self.by_epoch.index else math.nan
+        last = self.last_epoch(who, batch_size)
+        return float(self.by_epoch.loc[(who, batch_size, last), column]) if last else math.nan
 
 
 def over(mine: float, its: float) -> float:

@@ -186,7 +186,16 @@ def method(comparison: Comparison) -> str:
         names = {"adadelta": "AdaDelta", "sgd": "SGD", "paper": "the paper's algorithm"}
         who = listed([names[key] for key in comparison.borrowed])
         text += f" {who[0].upper()}{who[1:]} were trained in the paper's study."
-    return text
+    return text + _lacking(comparison)
+
+
+def _lacking(comparison: Comparison) -> str:
+    """Which runs have not been trained to the end, if there are any."""
+    by_end: dict[tuple[int, int], list[str]] = {}
+    for (name, size), last in comparison.unfinished.items():
+        by_end.setdefault((size, last), []).append(f"`{name}`")
+    parts = [f"{listed(names)} at batch {size} (to epoch {last})" for (size, last), names in by_end.items()]
+    return f" Not trained to the end yet: {'; '.join(parts)}." if parts else ""
 
 
 def findings_text(found: Sequence[Finding]) -> str:
