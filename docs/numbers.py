@@ -15,7 +15,7 @@ hold a few words:
 Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
 `results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. Those of
 beyond-the-paper.md come from `results/extensions` and `results/confirmation`, if these are there, and its pictures are
-drawn along with them. The list of commands comes from the command line itself, the notebook's page from the notebook,
+drawn along with them. Those about races come from `results/races`. The list of commands comes from the command line itself, the notebook's page from the notebook,
 and examples from their files.
 """
 
@@ -35,6 +35,7 @@ from beyond import draw  # noqa: E402
 from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
+from raced import BLOCKS as RACED  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
@@ -43,6 +44,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **BENCHMARKED,
     **PRECISION,
     **BEYOND,
+    **RACED,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},
