@@ -15,8 +15,8 @@ hold a few words:
 Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
 `results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. Those of
 beyond-the-paper.md come from `results/extensions` and `results/confirmation`, if these are there, and its pictures are
-drawn along with them. Those about races come from `results/races`. The list of commands comes from the command line itself, the notebook's page from the notebook,
-and examples from their files.
+drawn along with them; those about races on the paper's problem, from `results/races`. The list of commands comes from
+the command line itself, the notebook's page from the notebook, and examples from their files.
 """
 
 from __future__ import annotations
