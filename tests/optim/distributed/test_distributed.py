@@ -117,6 +117,18 @@ def test_a_process_whose_loss_is_not_a_number(run: Run, tmp_path: Path) -> None:
         assert result["same"]
 
 
+def test_a_trial_that_raises_in_one_process(run: Run, tmp_path: Path) -> None:
+    first, second = run("raising", 2, tmp_path)
+    for result in (first, second):
+        assert result["same"]
+        assert result["trials"][0] == [0, False]
+        assert result["arm"] == first["arm"] != 0
+    assert first["trials"] == second["trials"]
+    assert first["said"] == []
+    assert len(second["said"]) == 1
+    assert "raised ValueError('too far away') at a trial with lr=1." in second["said"][0]
+
+
 def test_accumulation_in_replicas(run: Run, tmp_path: Path) -> None:
     for result in run("accumulated", 2, tmp_path):
         assert result["same"]

@@ -105,10 +105,10 @@ def test_an_exception_in_a_trial_leaves_what_one_forward_leaves() -> None:
         calls += 1
         loss = cross_entropy(net(x), y)
         if calls == 3:
-            raise KeyError("in a trial")
+            raise KeyboardInterrupt
         return loss
 
-    with pytest.raises(KeyError, match="in a trial"):
+    with pytest.raises(KeyboardInterrupt):
         optimizer.step(closure)
     assert net[1].num_batches_tracked == 1
 

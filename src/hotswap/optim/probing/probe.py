@@ -41,6 +41,7 @@ from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.base_step import step_of_base
 from hotswap.optim.probing.closures import Closure, Request, evaluate_trial, run_gradient_pass, scalar
+from hotswap.optim.probing.failures import is_of_the_rate
 from hotswap.optim.probing.gradients import NO_GRADIENTS, Clipping, LossScale
 from hotswap.optim.probing.losses import LossReader
 from hotswap.optim.probing.modules import BufferDict
@@ -50,12 +51,14 @@ from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
 from hotswap.optim.probing.moves.shards import local
 from hotswap.optim.probing.snapshot import StateSnapshot
 from hotswap.optim.probing.stale_gradients import StaleGradients
+from hotswap.optim.records import applied
 from hotswap.optim.setters import Setters
 from hotswap.optim.user_warnings import (
     warn_of_added_gradients,
     warn_of_another_loss,
     warn_of_discarded_gradients,
     warn_of_own_backward,
+    warn_of_raising_trial,
     warn_of_the_same_loss,
 )
 
@@ -152,6 +155,8 @@ class Probe:
         self._arm: int | None = None
         """The arm whose candidate the parameters are at; None for any other place."""
         self._start: StartPoint | None = None
+        self._raised = False
+        """Whether the closure has raised at a trial of this step, in this process."""
         self._given: Tensor | float | None = None
         """What the user says that it is, with the values in force."""
         self._trial_closure: Closure = _no_closure
@@ -179,7 +184,7 @@ class Probe:
                 "register it on the hot-swapped optimizer, whose steps are the real ones."
             )
         self.is_open, self._arm, self.trials = True, None, []
-        self._saving = self._saved = self._taken = False
+        self._saving = self._saved = self._taken = self._raised = False
         self.start_evaluations, self.to_beat, self.judges_apart = 0, None, False
         self._several = DISTRIBUTED and dist.is_initialized() and self._agreement.active()
         self.move.agree = self._agree_on_shards if self._several else None
@@ -261,7 +266,7 @@ class Probe:
         return False
 
     def loss_at(self, arm: int) -> float:
-        """The trial closure's loss at an arm's candidate, as all processes see it."""
+        """The trial closure's loss at an arm's candidate, as all processes see it; infinite where it raises."""
         loss = self._evaluate(arm)
         if self.move.finite_unknown:
             self.move.check_gradients()  # now that the device has been waited for anyway
@@ -279,6 +284,7 @@ class Probe:
         if arm is None:
             self.restore()
             self.move.check_gradients()
+            self._check_that_not_all_raise()
             self._check_that_losses_differ()
             self.setters.back()
         elif arm != self._arm:
@@ -333,8 +339,21 @@ class Probe:
         if self._needs_grad:
             self.move.hide_gradients()  # the trial before has left some
         with self._snapshot.rewound():
-            loss = evaluate_trial(self._trial_closure, with_grad=self._needs_grad, earlier=earlier)
+            try:
+                loss = evaluate_trial(self._trial_closure, with_grad=self._needs_grad, earlier=earlier)
+            except Exception as error:
+                if arm is None or not is_of_the_rate(error):
+                    raise
+                self._note_failure(arm, error)
+                loss = math.inf  # in one process, so in all
             return self._agreement.mean(loss) if self._several else loss
+
+    def _note_failure(self, arm: int, error: Exception) -> None:
+        """The closure has raised at a trial, which is worth no more than an infinite loss: the start point was fine."""
+        self._raised = True
+        if self.checks.first_time("raising trial"):
+            values = applied(self.move.arms, arm, self.move.scale(self.base.param_groups[0]))
+            warn_of_raising_trial(values.items(), error)
 
     def _agree_on_shards(self, holds: bool) -> bool:
         """Whether something holds of the gradients in all processes: they are the same, unless they are sharded."""
@@ -432,6 +451,14 @@ class Probe:
         if not math.isclose(again, to_beat, rel_tol=tolerance, abs_tol=1e-6):
             self.checks.warned.add("another loss")
             warn_of_another_loss(to_beat, again, recorded=self._recorded)
+
+    def _check_that_not_all_raise(self) -> None:
+        """Where no trial had a finite loss and the closure has raised: if it raises at the start point, too, it is not
+        the rates' doing, and the step ends with that exception."""
+        if not self.trials or any(math.isfinite(loss) for _, loss in self.trials):
+            return
+        if not (self._agreement.all(not self._raised) if self._several else not self._raised):
+            self._evaluate(None)
 
     def _check_that_losses_differ(self) -> None:
         """Once, where nothing was taken: a move by a tenth of the parameters' length must show in the loss."""
