@@ -92,13 +92,12 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}({text[:200]!r})" if text else type(error).__name__
 
 
-def warn_of_no_search(values: Iterable[tuple[str, object]], *, ever: bool) -> None:
+def warn_of_no_search(values: Iterable[tuple[str, object]]) -> None:
     """A step without a closure searches for nothing."""
-    which = "what the latest search chose" if ever else "the smallest arm"
     warn(
-        f"step() was called without a closure, so nothing is searched and nothing learned: {which} applies, "
-        f"{_shown(values)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer "
-        "does the backward. Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before."
+        "step() was called without a closure, so nothing is searched and nothing learned: what the latest search chose "
+        f"applies, {_shown(values)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the "
+        "optimizer does the backward. Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before."
     )
 
 

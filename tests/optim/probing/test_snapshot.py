@@ -231,6 +231,7 @@ def test_a_gradient_pass_before_a_step_with_a_closure_is_forgotten() -> None:
     net = nn.Sequential(nn.Linear(5, 16), masks, nn.Linear(16, 3))
     optimizer = HotSwapSGD(net.parameters())
     (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
     for interlude in (net.zero_grad, optimizer.step):
         with optimizer.gradient_pass():
             cross_entropy(net(x), y).backward()

@@ -265,6 +265,12 @@ class Probe:
                 return True
         return False
 
+    def any_gradient(self) -> bool:
+        """Whether there is a gradient in `.grad` that is not 0."""
+        found = [local(p.grad) for p in self.parameters() if p.grad is not None]
+        values = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found]
+        return any(bool(gradient.any()) for gradient in values)
+
     def loss_at(self, arm: int) -> float:
         """The trial closure's loss at an arm's candidate, as all processes see it; infinite where it raises."""
         loss = self._evaluate(arm)
