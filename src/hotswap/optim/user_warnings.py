@@ -97,7 +97,8 @@ def warn_of_no_search(values: Iterable[tuple[str, object]]) -> None:
     warn(
         "step() was called without a closure, so nothing is searched and nothing learned: what the latest search chose "
         f"applies, {_shown(values)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the "
-        "optimizer does the backward. Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before."
+        "optimizer does the backward. Where a framework calls step(), use hotswap.integrations, or "
+        "optimizer.search_with before."
     )
 
 

@@ -50,7 +50,7 @@ from hotswap.optim.probing.moves.base import with_values
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
 from hotswap.optim.probing.moves.shards import local
 from hotswap.optim.probing.snapshot import StateSnapshot
-from hotswap.optim.probing.stale_gradients import StaleGradients
+from hotswap.optim.probing.stale_gradients import OtherOptimizers, StaleGradients
 from hotswap.optim.records import applied
 from hotswap.optim.setters import Setters
 from hotswap.optim.user_warnings import (
@@ -155,6 +155,7 @@ class Probe:
         self._arm: int | None = None
         """The arm whose candidate the parameters are at; None for any other place."""
         self._start: StartPoint | None = None
+        self._others = OtherOptimizers()
         self._raised = False
         """Whether the closure has raised at a trial of this step, in this process."""
         self._given: Tensor | float | None = None
@@ -438,8 +439,13 @@ class Probe:
         return StartPoint(loss, loss.item(), None)
 
     def _warn_of_discarded_gradients(self) -> None:
-        """From the second time on: at first they may be left from whatever trained before."""
-        if not self.checks.first_time("discarded gradients") and self.checks.first_time("discarded gradients again"):
+        """From the second time on: at first they may be left from whatever trained before. Where another optimizer has
+        taken a step since the time before, they are left from its backward."""
+        if "discarded gradients again" in self.checks.warned:
+            return
+        innocent = self._others.have_stepped(self._parameters)
+        if not (self.checks.first_time("discarded gradients") or innocent):
+            self.checks.warned.add("discarded gradients again")
             warn_of_discarded_gradients()
 
     # --- checks of the closure ----------------------------------------------------------------------------------------
