@@ -29,6 +29,7 @@ from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, restore_state
 from hotswap.optim.probing.moves.shards import ORDINARY, local
+from hotswap.optim.probing.moves.states import loose_entries
 from hotswap.optim.racing.checkpoints import (
     leader_in,
     pack_course,
@@ -352,15 +353,23 @@ class Race(Wrapper):
         for place, (group, old) in enumerate(zip(groups, before, strict=True)):
             for name, value in group.items():
                 if value is not old.get(name) and name != "params":
-                    self._note_written(lane, place, name, value, old.get(name))
+                    self._note_written(lane, place, name, value, old)
 
-    def _note_written(self, lane: Lane, place: int, name: str, value: object, before: object) -> None:
-        """The base has written a value into a parameter group: from now on each lane has its own."""
+    def _note_written(self, lane: Lane, place: int, name: str, value: object, before: Mapping[str, Any]) -> None:
+        """The base has written a value into a parameter group: from now on each lane has its own.
+
+        Others have what was there `before`, or nothing.
+        """
         self._course.written.add(name)
         for other in self._course.lanes:
             other.written += [{} for _ in range(place + 1 - len(other.written))]  # for groups that were added since
-            other.written[place].setdefault(name, before)
+            other.absent += [set() for _ in range(place + 1 - len(other.absent))]
+            if name in before:
+                other.written[place].setdefault(name, before[name])
+            elif name not in other.written[place]:
+                other.absent[place].add(name)
         lane.written[place][name] = value
+        lane.absent[place].discard(name)
 
     def _begin(self) -> None:
         """Give every lane what is there now."""
@@ -375,6 +384,7 @@ class Race(Wrapper):
         course.lanes = [Lane(arm, self._offload) for arm in range(len(self.arms))]
         for lane in course.lanes:
             lane.written = [{} for _ in self.base.param_groups]
+            lane.state.update(loose_entries(self.base.state))
             lane.park(probe)
         course.lane(course.leader).hand_over(probe)
         if self._module is not None and self._is_small():
@@ -706,7 +716,7 @@ def _check_base_of_race(base: object) -> None:
         raise UnsupportedError(f"Race cannot be around a {type(base).__name__}; give it the base of that.")
     if isinstance(base, torch.optim.LBFGS):
         raise UnsupportedError("Race cannot be around LBFGS, which evaluates the closure itself, as often as it likes.")
-    if any(base.state.values()):
+    if any(entry for key, entry in base.state.items() if isinstance(key, Tensor)):
         raise SettingError(
             f"Race: the base, {type(base).__name__}, has state already, of steps before; a race begins at the "
             "beginning, so give it a new optimizer."
