@@ -29,6 +29,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
@@ -147,7 +148,7 @@ class Probe:
         self.judges_apart = False
         """Whether the latest step's trials evaluate another closure than its gradient pass."""
         self._snapshot, self._stale, self._reader = StateSnapshot(module), StaleGradients(), LossReader()
-        self._agreement = Agreement(process_group, lambda: self.parameters()[0].device)
+        self._agreement = Agreement(process_group, partial(_device_of, base))  # no way back to here
         self._several = False
         """Whether there are other processes to agree with."""
         self._saving = self._saved = self._taken = False
@@ -195,7 +196,7 @@ class Probe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.is_open = False
+        self.is_open, self.move.agree = False, None  # which leads back to here
         self._trial_closure, self._unrounded, self._start = _no_closure, NO_GRADIENTS, None  # they hold tensors
         self._given = None
         if kind is not None:
@@ -523,6 +524,13 @@ class Probe:
     def draw_again(self, numbers: list[Tensor]) -> None:
         """Let the next gradient pass draw the same random numbers as the one before which `numbers` were read."""
         self._snapshot.draw_again(numbers)
+
+
+def _device_of(base: Optimizer) -> torch.device:
+    """Where the first parameter is."""
+    first = next(parameter for group in base.param_groups for parameter in group["params"])
+    device: torch.device = first.device
+    return device
 
 
 def _no_closure() -> object:
