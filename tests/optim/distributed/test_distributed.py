@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -144,14 +143,12 @@ def test_accumulation_in_a_sharded_model(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_dead_process_ends_the_others(tmp_path: Path) -> None:
-    began = time.monotonic()
     group = Processes(2, tmp_path)
     assert group.do("dead", tmp_path) == [{}, {}]
     first, second = group.end()
     assert second == 7
     assert first != 0
     assert "Error" in group.errors[0].read_text(encoding="utf-8")
-    assert time.monotonic() - began < 60
 
 
 def test_a_group_that_is_none() -> None:

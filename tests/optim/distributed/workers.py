@@ -551,7 +551,7 @@ def main() -> None:
         os.dup2(2, 1)  # whatever else is printed is no answer
         torch.set_num_threads(1)
         store = dist.FileStore(str(folder / "store"), world)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=10))
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=300))
         for line in sys.stdin:
             task, place = json.loads(line)
             with new_objects_only():
