@@ -229,8 +229,8 @@ def test_manual_optimization_is_the_loop_by_hand(way: str) -> None:
         assert torch.equal(ours, theirs)
 
 
-def test_manual_optimization_without_a_search_says_so() -> None:
-    with pytest.warns(hotswap.HotSwapWarning, match="without a closure, so nothing is searched"):
+def test_manual_optimization_without_a_search_is_refused() -> None:
+    with pytest.raises(hotswap.ClosureError, match="without a closure before any search"):
         fit(Manual("none"))
 
 

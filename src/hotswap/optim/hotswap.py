@@ -30,7 +30,7 @@ from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord
 from hotswap.optim.setters import Setter, Setters
 from hotswap.optim.untried import Untried, pace_for
 from hotswap.optim.user_warnings import warn_of_no_search
-from hotswap.optim.validation import check_parts, initial_lr
+from hotswap.optim.validation import check_parts, initial_lr, refuse_no_search
 from hotswap.optim.wrapping import Memory
 from hotswap.pacing import When
 from hotswap.rewards import LogReduction, Reward
@@ -180,7 +180,8 @@ class HotSwap(Deciding):
                 one it must be given.
 
         Without any of them nothing is searched and nothing learned: the base optimizer takes a step with the values
-        in force, which before the first search are those of the smallest arm.
+        that the latest search chose. Before the first search that is an error, unless there are no gradients or all
+        are 0: libraries for checkpoints take such a step to make state that they can load into.
         """
         request = self._request(closure, trial_closure, loss)
         if request.empty:
@@ -301,9 +302,10 @@ class HotSwap(Deciding):
         memory = self._memory
         arm = memory.in_force = self._allowed(memory.in_force)
         values = self._applied(arm)
-        warning = "no search any more" if memory.searched else "no search"
-        if self._probe.can_move and self._checks.first_time(warning):
-            warn_of_no_search(values.items(), ever=memory.searched)
+        if self._probe.can_move and not memory.searched and self._probe.any_gradient():
+            refuse_no_search()
+        if self._probe.can_move and memory.searched and self._checks.first_time("no search"):
+            warn_of_no_search(values.items())
         self._probe.step_without_loss(arm)
         if self._probe.can_move:
             memory.untried = None  # the next loss is that of two steps

@@ -6,8 +6,7 @@ groups, and the buffers of the modules.
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from hotswap.optim.probing import Probe
 from hotswap.optim.probing.buffers import cannot_be_written
 from hotswap.optim.probing.modules import BufferDict
 from hotswap.optim.probing.moves.shards import local, sharded_like
+from hotswap.optim.probing.moves.states import copied, loose_entries
 
 __all__ = ["Snapshot", "copied", "placed", "values_of_groups"]
 
@@ -34,6 +34,8 @@ class Snapshot:
     """The values of the parameter groups."""
     masters: dict[int, Tensor]
     buffers: dict[str, Tensor]
+    loose: dict[Any, Any] = field(default_factory=dict)
+    """What the base's state has beside that of the parameters."""
 
     @classmethod
     def of(cls, probe: Probe) -> Snapshot:
@@ -45,6 +47,7 @@ class Snapshot:
             values_of_groups(probe),
             probe.move.masters.read(parameters),
             {name: owner[key].detach().clone() for name, owner, key in _places(probe.buffers())},  # type: ignore[union-attr]
+            loose_entries(state),
         )
 
     def restore(self, probe: Probe, written: set[str]) -> None:
@@ -56,7 +59,12 @@ class Snapshot:
                 state[parameter] = placed(copied(self.state[place]), parameter, state.get(parameter, {}))
             else:
                 state.pop(parameter, None)
+        for key in loose_entries(state):
+            del state[key]
+        state.update(loose_entries(self.loose))
         for group, values in zip(probe.base.param_groups, self.groups, strict=False):
+            for name in written - set(values):
+                group.pop(name, None)  # the base has put it there since
             group.update(copied({name: value for name, value in values.items() if name in written}))
         probe.move.masters.write(parameters, self.masters)
         for name, owner, key in _places(probe.buffers()):
@@ -71,7 +79,8 @@ class Snapshot:
     def packed(self, parameters: list[Tensor]) -> dict[str, Any]:
         """As it is stored: dictionaries of tensors and plain values."""
         pairs = zip(parameters, self.parameters, strict=False)
-        return {
+        loose = {"loose": dict(self.loose)} if self.loose else {}
+        return loose | {
             "parameters": {str(place): sharded_like(owner, part) for place, (owner, part) in enumerate(pairs)},
             "state": {str(place): dict(values) for place, values in self.state.items()},
             "groups": [dict(values) for values in self.groups],
@@ -89,6 +98,7 @@ class Snapshot:
             [copied(values) for values in stored["groups"]],
             {int(place): value.clone() for place, value in stored["masters"].items()},
             {name: buffer.clone() for name, buffer in stored["buffers"].items()},
+            loose_entries(stored.get("loose", {})),
         )
 
 
@@ -107,13 +117,6 @@ def _places(owners: list[BufferDict]) -> list[tuple[str, BufferDict, str]]:
         for key, buffer in owner.items()
         if buffer is not None and not is_lazy(buffer) and not cannot_be_written(buffer)
     ]
-
-
-def copied(values: dict[str, Any]) -> dict[str, Any]:
-    """The same values, in tensors and objects of their own."""
-    return {
-        name: value.detach().clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in values.items()
-    }
 
 
 def placed(values: dict[str, Any], parameter: Tensor, now: dict[str, Any]) -> dict[str, Any]:

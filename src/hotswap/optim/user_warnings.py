@@ -17,6 +17,8 @@ __all__ = [
     "warn_of_numbers_between",
     "warn_of_other_parts",
     "warn_of_own_backward",
+    "warn_of_raising_lane",
+    "warn_of_raising_trial",
     "warn_of_the_same_loss",
 ]
 
@@ -66,13 +68,37 @@ def warn_of_the_same_loss(trials: int) -> None:
     )
 
 
-def warn_of_no_search(values: Iterable[tuple[str, object]], *, ever: bool) -> None:
-    """A step without a closure searches for nothing."""
-    which = "what the latest search chose" if ever else "the smallest arm"
+def warn_of_raising_trial(values: Iterable[tuple[str, object]], error: Exception) -> None:
+    """The closure has raised at a trial."""
     warn(
-        f"step() was called without a closure, so nothing is searched and nothing learned: {which} applies, "
-        f"{_shown(values)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the optimizer "
-        "does the backward. Where a framework calls step(), use hotswap.integrations, or optimizer.search_with before."
+        f"The closure raised {_text(error)} at a trial with {_shown(values)}. Such a trial counts as one whose loss is "
+        "infinite, and the training goes on; this is said once. If it is not the rate's doing, call the closure "
+        "outside of a step, or leave the largest rates out."
+    )
+
+
+def warn_of_raising_lane(values: Iterable[tuple[str, object]], error: Exception) -> None:
+    """The closure has raised in a lane of a race, and in another it has not."""
+    warn(
+        f"The closure raised {_text(error)} in the lane with {_shown(values)}. That counts as a loss that is not "
+        "finite, so this lane is out, and the race goes on; this is said once."
+    )
+
+
+def _text(error: Exception) -> str:
+    """An exception as one line that is not too long."""
+    lines = str(error).strip().splitlines()
+    text = lines[0] if lines else ""
+    return f"{type(error).__name__}({text[:200]!r})" if text else type(error).__name__
+
+
+def warn_of_no_search(values: Iterable[tuple[str, object]]) -> None:
+    """A step without a closure searches for nothing."""
+    warn(
+        "step() was called without a closure, so nothing is searched and nothing learned: what the latest search chose "
+        f"applies, {_shown(values)}. Pass the loss as a function, optimizer.step(lambda: loss_fn(model(x), y)); the "
+        "optimizer does the backward. Where a framework calls step(), use hotswap.integrations, or "
+        "optimizer.search_with before."
     )
 
 

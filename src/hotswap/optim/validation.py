@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.bandits import Bandit
-from hotswap.errors import LossError, SettingError, UnsupportedError
+from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.guards import Guard
 from hotswap.optim.setters import check_setters
 from hotswap.optim.user_warnings import warn
@@ -103,6 +103,15 @@ def initial_lr(base: Optimizer, owner: str = "HotSwap") -> float:
             "until it sets another; if it is no longer in use, remove 'initial_lr' from the base's parameter groups."
         )
     return rate
+
+
+def refuse_no_search() -> NoReturn:
+    """Raise for a step without a closure before any search: no rate was chosen, and none ever would be."""
+    raise ClosureError(
+        "step() was called without a closure before any search, so no rate was chosen yet; nothing was changed. Write "
+        "optimizer.step(lambda: loss_fn(model(x), y)) in place of zero_grad(), backward() and step(). Where a "
+        "framework calls step(), use hotswap.integrations, or optimizer.search_with before."
+    )
 
 
 def refuse_loss(loss: float, where: str) -> NoReturn:

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["Processes"]
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 120.0  # seconds that a task may take; torch itself gives up waiting for another process after ten
+PATIENCE = 600.0  # seconds after which something must be wrong, however busy the machine is
 
 
 class Processes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +116,18 @@ def test_a_process_whose_loss_is_not_a_number(run: Run, tmp_path: Path) -> None:
         assert result["same"]
 
 
+def test_a_trial_that_raises_in_one_process(run: Run, tmp_path: Path) -> None:
+    first, second = run("raising", 2, tmp_path)
+    for result in (first, second):
+        assert result["same"]
+        assert result["trials"][0] == [0, False]
+        assert result["arm"] == first["arm"] != 0
+    assert first["trials"] == second["trials"]
+    assert first["said"] == []
+    assert len(second["said"]) == 1
+    assert "raised ValueError('too far away') at a trial with lr=1." in second["said"][0]
+
+
 def test_accumulation_in_replicas(run: Run, tmp_path: Path) -> None:
     for result in run("accumulated", 2, tmp_path):
         assert result["same"]
@@ -132,14 +143,12 @@ def test_accumulation_in_a_sharded_model(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_dead_process_ends_the_others(tmp_path: Path) -> None:
-    began = time.monotonic()
     group = Processes(2, tmp_path)
     assert group.do("dead", tmp_path) == [{}, {}]
     first, second = group.end()
     assert second == 7
     assert first != 0
     assert "Error" in group.errors[0].read_text(encoding="utf-8")
-    assert time.monotonic() - began < 60
 
 
 def test_a_group_that_is_none() -> None:

@@ -130,6 +130,31 @@ def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def raising(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """A trial that raises in the second process alone is infinite in both."""
+    replica = DistributedDataParallel(plain_network())
+    optimizer = HotSwapSGD(replica.parameters(), [1.0, 0.1, 0.01])
+    first = whole(replica.parameters())
+
+    def closure(x: Tensor, y: Tensor) -> Tensor:
+        moved = (whole(replica.parameters()) - first).norm() > 0.3
+        if rank == 1 and moved:
+            raise ValueError("too far away")
+        return cross_entropy(replica(x), y) * (0.5 if moved else 1.0)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        x, y = minibatches(rank, 1)[0]
+        optimizer.step(lambda: closure(x, y))
+    assert optimizer.last_step is not None
+    return {
+        "same": same_everywhere(whole(replica.parameters())),
+        "trials": [[arm, math.isfinite(loss)] for arm, loss in optimizer.last_step.trials],
+        "arm": optimizer.last_step.arm,
+        "said": [str(warning.message) for warning in said],
+    }
+
+
 def ddp_buffers(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """Buffers after a step are what DDP's own forward leaves: a trial does not change what is broadcast next.
 
@@ -504,6 +529,7 @@ def dead(rank: int, world: int, folder: Path) -> dict[str, Any]:
 
 TASKS: dict[str, Task] = {
     "ddp": ddp,
+    "raising": raising,
     "ddp_buffers": ddp_buffers,
     "ddp_function": ddp_function,
     "fsdp": fsdp,
@@ -525,7 +551,7 @@ def main() -> None:
         os.dup2(2, 1)  # whatever else is printed is no answer
         torch.set_num_threads(1)
         store = dist.FileStore(str(folder / "store"), world)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=10))
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=300))
         for line in sys.stdin:
             task, place = json.loads(line)
             with new_objects_only():

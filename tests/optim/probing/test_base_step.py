@@ -60,6 +60,7 @@ def test_hooks_on_all_optimizers_run(register: Any) -> None:
 def test_hooks_on_the_base_run_in_a_step_without_a_loss(kind: str) -> None:
     net, seen = model(), []
     optimizer = HotSwap(torch.optim.SGD(net.parameters(), lr=1.0), {"lr": [0.1]})
+    optimizer.step(loss_of(net, batches(1)[0]))
     getattr(optimizer.base, f"register_step_{kind}_hook")(lambda *_: seen.append(1))
     loss_of(net, batches(1)[0])().backward()
     with pytest.warns(HotSwapWarning, match="without a closure"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.state_dict import _init_optim_state
 from torch.nn.functional import cross_entropy
 
 import hotswap
@@ -138,24 +139,39 @@ def test_gradients_that_are_there_already() -> None:
     assert same(weights(ours), weights(theirs))
 
 
-def test_without_a_closure_nothing_is_searched_and_nothing_learned() -> None:
+def test_without_a_closure_before_any_search_there_is_no_step() -> None:
+    """Only the constructor was exchanged in the loop."""
     net = model()
-    optimizer = HotSwapSGD(net.parameters(), lr=[0.5, 0.1, 0.02])
+    optimizer = HotSwapSGD(net.parameters(), lr=[0.5, 0.1, 0.02], momentum=0.9)
     (batch,) = batches(1)
     loss_of(net, batch)().backward()
     before = weights(net)
-    with pytest.warns(HotSwapWarning, match=r"nothing is searched .*: the smallest arm applies, lr=0\.02"):
-        assert optimizer.step() is None
-    assert optimizer.step() is None  # said once
-    with torch.no_grad():
-        for parameter, old in zip(net.parameters(), before, strict=True):
-            parameter.copy_(old)
-    optimizer.step()
-    for parameter, old in zip(net.parameters(), before, strict=True):
-        assert torch.allclose(parameter, old - 0.02 * parameter.grad)  # type: ignore[operator]  # the smallest arm
-    assert optimizer.last_step.values == {"lr": 0.02}  # type: ignore[union-attr]
-    assert optimizer.last_step.trials == ()  # type: ignore[union-attr]
-    assert {row.count for row in optimizer.statistics()} == {0.0}
+    for _ in range(2):
+        with pytest.raises(
+            ClosureError, match=r"Write optimizer\.step\(lambda: loss_fn\(model\(x\), y\)\) in place of"
+        ):
+            optimizer.step()
+    assert same(weights(net), before)
+    assert not optimizer.state
+    assert optimizer.last_step is None
+
+
+@pytest.mark.parametrize("gradients", ["none", "zero", "of torch"])
+def test_a_step_without_gradients_makes_state_to_load_into(gradients: str) -> None:
+    """As libraries for checkpoints take it, before any search."""
+    net = model()
+    optimizer = HotSwap(torch.optim.Adam(net.parameters()), {"lr": [0.5, 0.1]})
+    before = weights(net)
+    if gradients == "of torch":
+        _init_optim_state(optimizer)
+    else:
+        for parameter in net.parameters():
+            parameter.grad = torch.zeros_like(parameter) if gradients == "zero" else None
+        optimizer.step()
+    assert same(weights(net), before)
+    assert len(optimizer.state) == (0 if gradients == "none" else 4)
+    optimizer.step(loss_of(net, batches(1)[0]))
+    assert optimizer.last_step.trials  # type: ignore[union-attr]
 
 
 def test_without_a_closure_the_values_in_force_are_those_of_the_latest_search() -> None:

@@ -105,10 +105,10 @@ def test_an_exception_in_a_trial_leaves_what_one_forward_leaves() -> None:
         calls += 1
         loss = cross_entropy(net(x), y)
         if calls == 3:
-            raise KeyError("in a trial")
+            raise KeyboardInterrupt
         return loss
 
-    with pytest.raises(KeyError, match="in a trial"):
+    with pytest.raises(KeyboardInterrupt):
         optimizer.step(closure)
     assert net[1].num_batches_tracked == 1
 
@@ -231,6 +231,7 @@ def test_a_gradient_pass_before_a_step_with_a_closure_is_forgotten() -> None:
     net = nn.Sequential(nn.Linear(5, 16), masks, nn.Linear(16, 3))
     optimizer = HotSwapSGD(net.parameters())
     (x, y), *_ = batches(1)
+    optimizer.step(lambda: cross_entropy(net(x), y))
     for interlude in (net.zero_grad, optimizer.step):
         with optimizer.gradient_pass():
             cross_entropy(net(x), y).backward()

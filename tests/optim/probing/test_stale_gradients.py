@@ -67,6 +67,8 @@ def test_a_backward_on_top_of_what_was_left_and_added_to_is_refused(before: str,
     optimizer = HotSwapSGD(net.parameters())
     first, second = batches(2)
     if before == "no closure":
+        optimizer.step(loss_of(net, first))
+        optimizer.zero_grad()
         loss_of(net, first)().backward()
         optimizer.step()
     else:

@@ -28,9 +28,24 @@ def descent(rates: tuple[float, ...], **settings: object) -> tuple[nn.Parameter,
     return parameter, hotswap.Race(base, {"lr": rates}, **settings)  # type: ignore[arg-type]
 
 
-def steps(optimizer: hotswap.Race, parameter: nn.Parameter, count: int) -> None:
+def likelihood(parameter: nn.Parameter) -> Callable[[], Tensor]:
+    """As `quadratic`, but it raises where that would not be finite, as the checks of torch's distributions do."""
+
+    def closure() -> Tensor:
+        loss = parameter.square().sum()
+        if not loss.isfinite():
+            raise ValueError("Expected parameter scale to be positive")
+        return loss
+
+    return closure
+
+
+Loss = Callable[[nn.Parameter], Callable[[], Tensor]]
+
+
+def steps(optimizer: hotswap.Race, parameter: nn.Parameter, count: int, loss: Loss = quadratic) -> None:
     for _ in range(count):
-        optimizer.step(quadratic(parameter))
+        optimizer.step(loss(parameter))
 
 
 def until_it_begins_again(optimizer: hotswap.Race, parameter: nn.Parameter) -> None:
@@ -135,6 +150,66 @@ def test_a_winner_that_diverges_goes_back_with_half_its_rate(bad: float) -> None
     assert optimizer.last_step.factor == factor
     assert optimizer.last_step.values[optimizer.last_step.leader]["lr"] == pytest.approx(rate * factor)  # type: ignore[operator]
     assert "went back" in str(optimizer.standings())
+
+
+def test_a_lane_whose_closure_raises_is_out() -> None:
+    parameter, optimizer = descent((1e30, 0.3, 0.1))
+    said = r"raised ValueError\('Expected parameter scale .* in the lane with lr=1e\+30"
+    with pytest.warns(HotSwapWarning, match=said):
+        steps(optimizer, parameter, 5, likelihood)
+    first = optimizer.standings()[0]
+    assert (first.racing, first.reason) == (False, "out: its loss was not finite")
+    twin, other = descent((0.3, 0.1))
+    steps(other, twin, 5, likelihood)
+    assert torch.equal(parameter, twin)
+
+
+def test_a_leader_whose_closure_raises_is_followed_by_the_best() -> None:
+    parameter, optimizer = descent((1e30, 0.3, 0.1))
+    optimizer._course.leader = 0
+    with pytest.warns(HotSwapWarning, match="in the lane with"):
+        steps(optimizer, parameter, 5, likelihood)
+    assert optimizer.last_step is not None
+    assert optimizer.last_step.leader == 1
+    assert parameter.isfinite().all()
+
+
+def test_lanes_that_all_raise_with_weights_that_are_no_numbers_begin_again() -> None:
+    parameter, optimizer = descent((3e38, 2e38))
+    with pytest.warns(HotSwapWarning) as said:
+        steps(optimizer, parameter, 3, likelihood)
+    assert sum("began again" in str(warning.message) for warning in said) == 1
+    assert optimizer._course.restarts == 1
+
+
+@pytest.mark.parametrize("when", [0, 3, 35])
+def test_what_raises_in_every_lane_ends_the_step(when: int) -> None:
+    """In the first step, while lanes race, and when the winner runs on: the weights are fine, the minibatch is not."""
+    parameter, optimizer = descent((0.3, 0.1))
+    steps(optimizer, parameter, when)
+    before = parameter.detach().clone()
+
+    def closure() -> Tensor:
+        raise ValueError("a bad minibatch")
+
+    with pytest.raises(ValueError, match="a bad minibatch"):
+        optimizer.step(closure)
+    assert torch.equal(parameter, before)
+    steps(optimizer, parameter, 1)
+    assert optimizer.cost.plain == when + 1
+
+
+def test_a_winner_whose_closure_raises_goes_back() -> None:
+    parameter, optimizer = descent((0.3, 0.1), rounds=((10, 1),))
+    steps(optimizer, parameter, 13, likelihood)
+    assert optimizer.winner is not None
+    with torch.no_grad():
+        parameter.fill_(math.nan)
+    with pytest.warns(HotSwapWarning, match="went back to its snapshot"):
+        optimizer.step(likelihood(parameter))
+    assert parameter.isfinite().all()
+    assert optimizer.last_step is not None
+    assert optimizer.last_step.rolled_back
 
 
 def test_a_network_that_does_not_learn_is_no_divergence() -> None:

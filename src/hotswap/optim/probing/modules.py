@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections.abc import Iterable, Iterator
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,9 @@ from torch.nn.parameter import is_lazy
 
 from hotswap.errors import ClosureError
 
-__all__ = ["BufferDict", "ModuleFinder", "ModuleInventory", "identical"]
+__all__ = ["BufferDict", "ModuleFinder", "ModuleInventory", "identical", "living"]
+
+Thing = TypeVar("Thing")
 
 BufferDict = dict[str, Tensor | None]
 """A module's own dictionary of buffers."""
@@ -131,13 +133,20 @@ def living_modules() -> list[nn.Module]:
     """All modules that there are.
 
     The alternative, a hook that watches which modules are called, would become part of compiled modules, which would
-    be compiled again. The class of an object is asked for its type: some objects, when asked themselves, import half a
-    library.
+    be compiled again.
+    """
+    return living(nn.Module)
+
+
+def living(kind: type[Thing]) -> list[Thing]:
+    """All objects of a kind that there are.
+
+    The class of an object is asked for its type: some objects, when asked themselves, import half a library.
     """
     frozen = gc.get_freeze_count() > 0  # frozen objects are not listed
     if frozen:
         gc.unfreeze()
-    alive = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+    alive = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
     if frozen:
         gc.freeze()
     return alive

@@ -29,6 +29,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.base_step import step_of_base
 from hotswap.optim.probing.closures import Closure, Request, evaluate_trial, run_gradient_pass, scalar
+from hotswap.optim.probing.failures import is_of_the_rate
 from hotswap.optim.probing.gradients import NO_GRADIENTS, Clipping, LossScale
 from hotswap.optim.probing.losses import LossReader
 from hotswap.optim.probing.modules import BufferDict
@@ -49,13 +51,15 @@ from hotswap.optim.probing.moves.base import with_values
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
 from hotswap.optim.probing.moves.shards import local
 from hotswap.optim.probing.snapshot import StateSnapshot
-from hotswap.optim.probing.stale_gradients import StaleGradients
+from hotswap.optim.probing.stale_gradients import OtherOptimizers, StaleGradients
+from hotswap.optim.records import applied
 from hotswap.optim.setters import Setters
 from hotswap.optim.user_warnings import (
     warn_of_added_gradients,
     warn_of_another_loss,
     warn_of_discarded_gradients,
     warn_of_own_backward,
+    warn_of_raising_trial,
     warn_of_the_same_loss,
 )
 
@@ -144,7 +148,7 @@ class Probe:
         self.judges_apart = False
         """Whether the latest step's trials evaluate another closure than its gradient pass."""
         self._snapshot, self._stale, self._reader = StateSnapshot(module), StaleGradients(), LossReader()
-        self._agreement = Agreement(process_group, lambda: self.parameters()[0].device)
+        self._agreement = Agreement(process_group, partial(_device_of, base))  # no way back to here
         self._several = False
         """Whether there are other processes to agree with."""
         self._saving = self._saved = self._taken = False
@@ -152,6 +156,9 @@ class Probe:
         self._arm: int | None = None
         """The arm whose candidate the parameters are at; None for any other place."""
         self._start: StartPoint | None = None
+        self._others = OtherOptimizers()
+        self._raised = False
+        """Whether the closure has raised at a trial of this step, in this process."""
         self._given: Tensor | float | None = None
         """What the user says that it is, with the values in force."""
         self._trial_closure: Closure = _no_closure
@@ -179,7 +186,7 @@ class Probe:
                 "register it on the hot-swapped optimizer, whose steps are the real ones."
             )
         self.is_open, self._arm, self.trials = True, None, []
-        self._saving = self._saved = self._taken = False
+        self._saving = self._saved = self._taken = self._raised = False
         self.start_evaluations, self.to_beat, self.judges_apart = 0, None, False
         self._several = DISTRIBUTED and dist.is_initialized() and self._agreement.active()
         self.move.agree = self._agree_on_shards if self._several else None
@@ -189,7 +196,7 @@ class Probe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.is_open = False
+        self.is_open, self.move.agree = False, None  # which leads back to here
         self._trial_closure, self._unrounded, self._start = _no_closure, NO_GRADIENTS, None  # they hold tensors
         self._given = None
         if kind is not None:
@@ -260,8 +267,14 @@ class Probe:
                 return True
         return False
 
+    def any_gradient(self) -> bool:
+        """Whether there is a gradient in `.grad` that is not 0."""
+        found = [local(p.grad) for p in self.parameters() if p.grad is not None]
+        values = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found]
+        return any(bool(gradient.any()) for gradient in values)
+
     def loss_at(self, arm: int) -> float:
-        """The trial closure's loss at an arm's candidate, as all processes see it."""
+        """The trial closure's loss at an arm's candidate, as all processes see it; infinite where it raises."""
         loss = self._evaluate(arm)
         if self.move.finite_unknown:
             self.move.check_gradients()  # now that the device has been waited for anyway
@@ -279,6 +292,7 @@ class Probe:
         if arm is None:
             self.restore()
             self.move.check_gradients()
+            self._check_that_not_all_raise()
             self._check_that_losses_differ()
             self.setters.back()
         elif arm != self._arm:
@@ -333,8 +347,21 @@ class Probe:
         if self._needs_grad:
             self.move.hide_gradients()  # the trial before has left some
         with self._snapshot.rewound():
-            loss = evaluate_trial(self._trial_closure, with_grad=self._needs_grad, earlier=earlier)
+            try:
+                loss = evaluate_trial(self._trial_closure, with_grad=self._needs_grad, earlier=earlier)
+            except Exception as error:
+                if arm is None or not is_of_the_rate(error):
+                    raise
+                self._note_failure(arm, error)
+                loss = math.inf  # in one process, so in all
             return self._agreement.mean(loss) if self._several else loss
+
+    def _note_failure(self, arm: int, error: Exception) -> None:
+        """The closure has raised at a trial, which is worth no more than an infinite loss: the start point was fine."""
+        self._raised = True
+        if self.checks.first_time("raising trial"):
+            values = applied(self.move.arms, arm, self.move.scale(self.base.param_groups[0]))
+            warn_of_raising_trial(values.items(), error)
 
     def _agree_on_shards(self, holds: bool) -> bool:
         """Whether something holds of the gradients in all processes: they are the same, unless they are sharded."""
@@ -413,8 +440,13 @@ class Probe:
         return StartPoint(loss, loss.item(), None)
 
     def _warn_of_discarded_gradients(self) -> None:
-        """From the second time on: at first they may be left from whatever trained before."""
-        if not self.checks.first_time("discarded gradients") and self.checks.first_time("discarded gradients again"):
+        """From the second time on: at first they may be left from whatever trained before. Where another optimizer has
+        taken a step since the time before, they are left from its backward."""
+        if "discarded gradients again" in self.checks.warned:
+            return
+        innocent = self._others.have_stepped(self._parameters)
+        if not (self.checks.first_time("discarded gradients") or innocent):
+            self.checks.warned.add("discarded gradients again")
             warn_of_discarded_gradients()
 
     # --- checks of the closure ----------------------------------------------------------------------------------------
@@ -432,6 +464,14 @@ class Probe:
         if not math.isclose(again, to_beat, rel_tol=tolerance, abs_tol=1e-6):
             self.checks.warned.add("another loss")
             warn_of_another_loss(to_beat, again, recorded=self._recorded)
+
+    def _check_that_not_all_raise(self) -> None:
+        """Where no trial had a finite loss and the closure has raised: if it raises at the start point, too, it is not
+        the rates' doing, and the step ends with that exception."""
+        if not self.trials or any(math.isfinite(loss) for _, loss in self.trials):
+            return
+        if not (self._agreement.all(not self._raised) if self._several else not self._raised):
+            self._evaluate(None)
 
     def _check_that_losses_differ(self) -> None:
         """Once, where nothing was taken: a move by a tenth of the parameters' length must show in the loss."""
@@ -484,6 +524,13 @@ class Probe:
     def draw_again(self, numbers: list[Tensor]) -> None:
         """Let the next gradient pass draw the same random numbers as the one before which `numbers` were read."""
         self._snapshot.draw_again(numbers)
+
+
+def _device_of(base: Optimizer) -> torch.device:
+    """Where the first parameter is."""
+    first = next(parameter for group in base.param_groups for parameter in group["params"])
+    device: torch.device = first.device
+    return device
 
 
 def _no_closure() -> object:

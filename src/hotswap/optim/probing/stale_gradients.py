@@ -3,18 +3,24 @@
 A closure that calls `backward()` itself adds to what it finds in `.grad`, unless it clears it first. Gradients that the
 last step has used are of no use to anybody. But where others ran `backward()` since, such a closure is meant as the
 last of several minibatches, and the search would judge on that one alone: that is refused.
+
+A step that computes its own gradients discards what it finds, and that is worth a word, unless another optimizer's pass
+has left it: in every GAN the generator's backward reaches the discriminator, too.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, NoReturn
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from hotswap.errors import UnsupportedError
+from hotswap.optim.probing.modules import living
 from hotswap.optim.probing.moves.shards import local
 
-__all__ = ["GradientWatch", "StaleGradients", "refuse_addition"]
+__all__ = ["GradientWatch", "OtherOptimizers", "StaleGradients", "refuse_addition"]
 
 
 MARK = "_hotswap_used"
@@ -74,6 +80,39 @@ class StaleGradients:
         """The version of a gradient when the latest step used it; None if it did not."""
         step, version = getattr(gradient, MARK, (None, None))
         return version if step is self._step else None
+
+
+class OtherOptimizers:
+    """Tells whether optimizers of other parameters have taken a step since it was last asked.
+
+    They are found among all living objects, once, and held weakly.
+    """
+
+    def __init__(self) -> None:
+        self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = None
+        """Each with how often its parameters were written to; None before the first question."""
+
+    def have_stepped(self, parameters: list[Tensor]) -> bool:
+        """Whether any of them has; not the first time, when it is not known what was before."""
+        if self._versions is None:
+            own = set(map(id, parameters))
+            others = [other for other in living(Optimizer) if own.isdisjoint(map(id, _parameters_of(other)))]
+            self._versions = [(weakref.ref(other), _writes(other)) for other in others]
+            return False
+        alive = [(ref, before, other) for ref, before in self._versions if (other := ref()) is not None]
+        now = [(ref, _writes(other)) for ref, _, other in alive]
+        changed = any(before != writes for (_, before, _), (_, writes) in zip(alive, now, strict=True))
+        self._versions = now
+        return changed
+
+
+def _parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    groups: list[dict[str, Any]] = getattr(optimizer, "param_groups", [])  # it may be in the making
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def _writes(optimizer: Optimizer) -> int:
+    return sum(parameter._version for parameter in _parameters_of(optimizer) if not parameter.is_inference())
 
 
 def _version(gradient: Tensor) -> int:

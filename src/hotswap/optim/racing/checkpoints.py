@@ -16,9 +16,10 @@ from typing import Any
 from hotswap.arms import Arms
 from hotswap.errors import CheckpointError
 from hotswap.optim.probing import Probe
+from hotswap.optim.probing.moves.states import copied
 from hotswap.optim.racing.course import Course, Out
 from hotswap.optim.racing.lanes import Lane
-from hotswap.optim.snapshots import Snapshot, copied
+from hotswap.optim.snapshots import Snapshot
 from hotswap.races import Round, Schedule
 
 __all__ = [

@@ -17,12 +17,13 @@ from hotswap.optim.probing import Probe
 from hotswap.optim.probing.buffers import BufferSnapshot
 from hotswap.optim.probing.moves.low_precision import MasterWeights
 from hotswap.optim.probing.moves.shards import local, sharded_like
-from hotswap.optim.snapshots import copied, placed
+from hotswap.optim.probing.moves.states import copied, loose_entries
+from hotswap.optim.snapshots import placed
 
 __all__ = ["Lane"]
 
 
-def _no_state() -> dict[Tensor, Any]:
+def _no_state() -> dict[Any, Any]:
     return defaultdict(dict)  # as torch's optimizers have it
 
 
@@ -40,10 +41,12 @@ class Lane:
     """Whether it is parked in the host's memory."""
     weights: dict[Tensor, Tensor] = field(default_factory=dict, repr=False)
     """By the parameter; those that nothing moves are left out."""
-    state: dict[Tensor, Any] = field(default_factory=_no_state, repr=False)
+    state: dict[Any, Any] = field(default_factory=_no_state, repr=False)
     """The base optimizer's."""
     written: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """What the base itself has written into each parameter group."""
+    absent: list[set[str]] = field(default_factory=list, repr=False)
+    """What other lanes' steps have put into each parameter group, and this one's has yet to."""
     masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
     buffers: BufferSnapshot = field(default_factory=BufferSnapshot, repr=False)
 
@@ -84,11 +87,15 @@ class Lane:
         probe.move.masters = self.masters
         for group, values in zip(probe.base.param_groups, self.written, strict=False):
             group.update(values)
+        for group, names in zip(probe.base.param_groups, self.absent, strict=False):
+            for name in names:
+                group.pop(name, None)
 
     def packed(self, parameters: list[Tensor]) -> dict[str, Any]:
         """As it is stored while it is parked: the tensors themselves, by the places of their parameters."""
         pairs = [(str(place), parameter) for place, parameter in enumerate(parameters)]
-        return {
+        loose = loose_entries(self.state)
+        return ({"loose": loose} if loose else {}) | {
             "weights": {place: sharded_like(p, self.weights[p]) for place, p in pairs if p in self.weights},
             "state": {place: dict(self.state[p]) for place, p in pairs if p in self.state},
             "written": [dict(values) for values in self.written],
@@ -103,6 +110,7 @@ class Lane:
             self._place_for(parameters[int(place)]).copy_(local(value))
         for place, values in stored["state"].items():
             self.state[parameters[int(place)]] = placed(copied(values), parameters[int(place)], {})
+        self.state.update(loose_entries(stored.get("loose", {})))
         self.written = [copied(values) for values in stored["written"]]
         self.masters.write(parameters, {int(place): value for place, value in stored["masters"].items()})
         if owners := probe.buffers():
@@ -128,6 +136,8 @@ class Lane:
         Tensors of one number stay where they are: torch keeps counters of steps on the host.
         """
         for parameter, values in self.state.items():
+            if not isinstance(parameter, Tensor):
+                continue
             to = torch.device(device) if device is not None else local(parameter).device
             for name, value in values.items():
                 if isinstance(value, Tensor) and value.dim():

@@ -24,10 +24,12 @@ from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.closures import Request, as_trial, request_of
+from hotswap.optim.probing.failures import is_of_the_rate
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, restore_state
 from hotswap.optim.probing.moves.shards import ORDINARY, local
+from hotswap.optim.probing.moves.states import loose_entries
 from hotswap.optim.racing.checkpoints import (
     leader_in,
     pack_course,
@@ -45,7 +47,7 @@ from hotswap.optim.racing.together import Together, Trying
 from hotswap.optim.records import applied
 from hotswap.optim.snapshots import Snapshot
 from hotswap.optim.state_dict import refuse_other_base
-from hotswap.optim.user_warnings import warn
+from hotswap.optim.user_warnings import warn, warn_of_raising_lane
 from hotswap.optim.validation import check_base, initial_lr, swappable_in
 from hotswap.optim.wrapper import Wrapper
 from hotswap.races import FIRST, ROUNDS, Round, Schedule, highest_loss, nearest, plan_rounds, ranked, typical
@@ -103,9 +105,10 @@ class Race(Wrapper):
     The `lr` of a parameter group is the user's scale: a group's rate is the lane's times its `lr` divided by the first
     group's `lr` at construction. So a scheduler of one's own scales every lane; leave out `warmup` and `decay` with it.
 
-    A lane whose loss is not finite is out. If all are, the race begins again from the state at its start, with rates
-    ten times smaller, at most three times. A winner that diverges later, so that its loss is not finite or far above
-    that of the first steps, goes back to its latest snapshot with half its rate.
+    A lane whose loss is not finite is out. So is, in one process and after the first step, a lane whose closure raises
+    where that of another does not. If all are out, the race begins again from the state at its start, with rates ten
+    times smaller, at most three times. A winner that diverges later, so that its loss is not finite or far above that
+    of the first steps, goes back to its latest snapshot with half its rate.
     """
 
     def __init__(
@@ -255,10 +258,17 @@ class Race(Wrapper):
         try:
             losses = self._step_together(request, factor)
             together = bool(losses)
+            failed: list[tuple[Lane, Exception]] = []
             for lane in course.order[len(losses) :]:
                 lane.enter(probe)
                 probe.draw_again(numbers)
-                start = self._step_of(lane, request, factor)
+                try:
+                    start = self._step_of(lane, request, factor)
+                except _LaneFailedError as failure:
+                    if len(failed) == len(losses) and lane is leader and self._weights_are_finite():
+                        raise failure.error from None  # it raises in all lanes, so it is not the rates' doing
+                    failed.append((lane, failure.error))
+                    start = self._nothing_seen()
                 losses[lane.number] = start.seen
                 if lane is not leader:
                     lane.park(probe)
@@ -269,6 +279,8 @@ class Race(Wrapper):
             course.trying.done(together=together)
         self._record(start, losses, factor)
         self._decide(losses)
+        for lane, error in failed[:1]:
+            self._warn_of_failure(lane, error, factor)
         return start
 
     def _step_together(self, request: Request, factor: float) -> dict[int, float]:
@@ -298,11 +310,40 @@ class Race(Wrapper):
         """The gradient pass of a lane, and the base's step along it."""
         probe = self._probe
         with probe:
-            with as_trial(lane.number != self._course.leader):
+            with as_trial(lane.number != self._course.leader), self._lane_may_fail():
                 start = probe.gradient_pass(request, trials=False, survey=True)
             if not start.overflow:
                 self._watched(lane, partial(probe.take_untried, lane.number, factor))
         return start
+
+    @contextmanager
+    def _lane_may_fail(self) -> Iterator[None]:
+        """Around a gradient pass that may raise because its lane has diverged, see `is_of_the_rate`.
+
+        In the first step all lanes have the weights of the start, and there is nobody to blame but the closure. Of
+        several processes, one that left a pass would meet the others in the exchange of another lane's gradients.
+        """
+        try:
+            yield
+        except Exception as error:
+            course = self._course
+            if course.step == course.begun or self._agreement.active() or not is_of_the_rate(error):
+                raise
+            raise _LaneFailedError(error) from error
+
+    def _warn_of_failure(self, lane: Lane, error: Exception, factor: float) -> None:
+        if self._probe.checks.first_time("raising lane"):
+            scale = self._probe.move.scale(self.base.param_groups[0]) * factor
+            warn_of_raising_lane(applied(self.arms, lane.number, scale).items(), error)
+
+    def _nothing_seen(self) -> StartPoint:
+        """What a gradient pass that raised has given."""
+        device = local(self._probe.parameters()[0]).device
+        return StartPoint(torch.tensor(math.nan, device=device), math.nan, None)
+
+    def _weights_are_finite(self) -> bool:
+        """Whether the lane on the track has weights that are numbers."""
+        return all(bool(local(parameter).isfinite().all()) for parameter in self._probe.parameters())
 
     def _watched(self, lane: Lane, step: Callable[[], None]) -> None:
         """A step of the base for a lane, after which it is known what the base writes into its parameter groups."""
@@ -312,15 +353,23 @@ class Race(Wrapper):
         for place, (group, old) in enumerate(zip(groups, before, strict=True)):
             for name, value in group.items():
                 if value is not old.get(name) and name != "params":
-                    self._note_written(lane, place, name, value, old.get(name))
+                    self._note_written(lane, place, name, value, old)
 
-    def _note_written(self, lane: Lane, place: int, name: str, value: object, before: object) -> None:
-        """The base has written a value into a parameter group: from now on each lane has its own."""
+    def _note_written(self, lane: Lane, place: int, name: str, value: object, before: Mapping[str, Any]) -> None:
+        """The base has written a value into a parameter group: from now on each lane has its own.
+
+        Others have what was there `before`, or nothing.
+        """
         self._course.written.add(name)
         for other in self._course.lanes:
             other.written += [{} for _ in range(place + 1 - len(other.written))]  # for groups that were added since
-            other.written[place].setdefault(name, before)
+            other.absent += [set() for _ in range(place + 1 - len(other.absent))]
+            if name in before:
+                other.written[place].setdefault(name, before[name])
+            elif name not in other.written[place]:
+                other.absent[place].add(name)
         lane.written[place][name] = value
+        lane.absent[place].discard(name)
 
     def _begin(self) -> None:
         """Give every lane what is there now."""
@@ -335,6 +384,7 @@ class Race(Wrapper):
         course.lanes = [Lane(arm, self._offload) for arm in range(len(self.arms))]
         for lane in course.lanes:
             lane.written = [{} for _ in self.base.param_groups]
+            lane.state.update(loose_entries(self.base.state))
             lane.park(probe)
         course.lane(course.leader).hand_over(probe)
         if self._module is not None and self._is_small():
@@ -464,8 +514,15 @@ class Race(Wrapper):
         since = course.step - (course.won or 0)
         look = since % LOOK == 0
         with probe:
-            start = probe.gradient_pass(request, trials=False, read=look)
-            back = look and self._has_diverged(start.seen)
+            try:
+                with self._lane_may_fail():
+                    start = probe.gradient_pass(request, trials=False, read=look)
+            except _LaneFailedError as failure:
+                if self._weights_are_finite():
+                    raise failure.error from None
+                start, back = self._nothing_seen(), True  # it has diverged since it was last looked at
+            else:
+                back = look and self._has_diverged(start.seen)
             if not back and not start.overflow:
                 if look and (course.kept is None or since % KEEP == 0):
                     course.kept = None  # its memory is free for the new one
@@ -641,6 +698,14 @@ class Race(Wrapper):
         return f"Race({type(self.base).__name__}, lanes: {lanes}, {self.schedule!r})"
 
 
+class _LaneFailedError(Exception):
+    """The closure has raised in a lane, which may have diverged."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 def _check_base_of_race(base: object) -> None:
     if not isinstance(base, Optimizer):
         raise SettingError(
@@ -651,7 +716,7 @@ def _check_base_of_race(base: object) -> None:
         raise UnsupportedError(f"Race cannot be around a {type(base).__name__}; give it the base of that.")
     if isinstance(base, torch.optim.LBFGS):
         raise UnsupportedError("Race cannot be around LBFGS, which evaluates the closure itself, as often as it likes.")
-    if any(base.state.values()):
+    if any(entry for key, entry in base.state.items() if isinstance(key, Tensor)):
         raise SettingError(
             f"Race: the base, {type(base).__name__}, has state already, of steps before; a race begins at the "
             "beginning, so give it a new optimizer."

@@ -12,6 +12,7 @@ from torch import Tensor
 from hotswap.errors import UnsupportedError
 from hotswap.optim.probing.moves.base import NO_GRADIENTS, Move, ParamGroup, with_values
 from hotswap.optim.probing.moves.slope import SlopeSum
+from hotswap.optim.probing.moves.states import copied, copied_entry
 
 __all__ = ["Exact"]
 
@@ -23,8 +24,10 @@ class Exact(Move):
     Slower than the other moves, and it keeps a copy of the base's state.
     """
 
-    _state: dict[Tensor, dict[str, Any]] = field(default_factory=dict, repr=False)
+    _state: dict[Any, Any] = field(default_factory=dict, repr=False)
     _groups: list[ParamGroup] = field(default_factory=list, repr=False)
+    _attributes: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Numbers and tensors that are attributes of the base itself: some count their steps there."""
     _advanced: bool = False
 
     def prepare(self, unrounded: Mapping[int, Tensor] = NO_GRADIENTS) -> None:
@@ -37,8 +40,10 @@ class Exact(Move):
                 "use torch.autocast."
             )
         self.check_gradients()
-        self._state = {parameter: _copied(state) for parameter, state in self.base.state.items()}
-        self._groups = [_copied({k: v for k, v in group.items() if k != "params"}) for group in self.base.param_groups]
+        self._state = {key: copied_entry(entry) for key, entry in self.base.state.items()}
+        self._groups = [copied({k: v for k, v in group.items() if k != "params"}) for group in self.base.param_groups]
+        numbers = {name: value for name, value in vars(self.base).items() if isinstance(value, int | float | Tensor)}
+        self._attributes = copied(numbers)
         self._advanced = False
 
     def to(self, arm: int) -> None:
@@ -66,9 +71,10 @@ class Exact(Move):
         super().back()
         if self._advanced:
             self.base.state.clear()
-            self.base.state.update({parameter: _copied(state) for parameter, state in self._state.items()})
+            self.base.state.update({key: copied_entry(entry) for key, entry in self._state.items()})
             for group, saved in zip(self.base.param_groups, self._groups, strict=True):
                 _restore(group, saved)  # some optimizers count their steps in the group
+            vars(self.base).update(copied(self._attributes))
             self._advanced = False
 
     def commit(self, arm: int | None) -> None:
@@ -80,15 +86,16 @@ class Exact(Move):
     def forget(self) -> None:
         """See `Move.forget`."""
         super().forget()
-        self._state, self._groups = {}, []
-
-
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.clone() if isinstance(value, Tensor) else deepcopy(value) for name, value in state.items()}
+        self._state, self._groups, self._attributes = {}, [], {}
 
 
 def _restore(group: ParamGroup, saved: ParamGroup) -> None:
-    """Restore a group's values. A tensor is written to, not replaced: others may hold a reference to it."""
+    """Restore a group's values. A tensor is written to, not replaced: others may hold a reference to it.
+
+    What was not there before is taken out again: some optimizers begin to count their steps there in the first.
+    """
+    for name in [name for name in group if name not in saved and name != "params"]:
+        del group[name]
     for name, value in saved.items():
         if isinstance(value, Tensor) and isinstance(group.get(name), Tensor):
             group[name].copy_(value)
