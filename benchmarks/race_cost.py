@@ -1,10 +1,11 @@
 """What a race costs beside the steps of its lanes, and after it: time and memory.
 
     python -m benchmarks.race_cost                        # a perceptron, a convolution with batch norm, a transformer
+    python -m benchmarks.race_cost --quick --device cuda  # a look, in a minute
 
 `racing` is a step of six lanes over six steps of the base alone; `after` is a step when the race is over, over one of
 the base alone. All of them take turns. Memory is beyond the base's own, in copies of the parameters: AdamW keeps two of
-them, so a lane that waits takes three.
+them, so a lane that waits takes three. Each network is printed, and kept, as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import copy
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -45,14 +46,12 @@ CASES = (
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Times in seconds, memory in copies of the parameters."""
+class Times:
+    """In seconds."""
 
     plain: float
     raced: float
     after: float
-    memory_racing: float
-    memory_after: float
 
     @property
     def racing_ratio(self) -> float:
@@ -71,7 +70,7 @@ def race(network: nn.Module, *, over: bool) -> hotswap.Race:
     return hotswap.Race(base, rates, rounds=rounds, least=1, module=network)
 
 
-def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Measured:
+def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Times:
     torch.manual_seed(0)
     plain = case.network().to(device)
     racing, over = copy.deepcopy(plain), copy.deepcopy(plain)
@@ -99,10 +98,7 @@ def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Meas
     for _ in range(warm_up):
         for work in works.values():
             work()
-    times = side_by_side(works, device, rounds)
-    return Measured(
-        **times, memory_racing=memory(case, device, over=False), memory_after=memory(case, device, over=True)
-    )
+    return Times(**side_by_side(works, device, rounds))
 
 
 def memory(case: Case, device: torch.device, *, over: bool) -> float:
@@ -136,25 +132,22 @@ def main() -> None:
     for device in devices():
         if options.device not in (None, device.type):
             continue
-        table = Table(title=describe(device), caption="ms; memory beyond the base's, in copies of the parameters")
-        for column in ("network", "AdamW step", "raced step", "racing", "after", "memory racing", "memory after"):
-            table.add_column(column, justify="left" if column == "network" else "right")
-        rows = []
+        console.print(describe(device), soft_wrap=True)
+        rows: list[dict[str, Any]] = []
         for case in CASES:
             small = "paper" in case.name or device.type == "cuda"
-            rounds = 3 if options.quick else (200 if small else 6)
             with console.status(f"{device}: {case.name}"):
-                row = measure(case, device, rounds, warm_up=10 if small else 2)
-            rows.append({"network": case.name, **asdict(row), "racing": row.racing_ratio, "over": row.after_ratio})
-            table.add_row(
-                case.name,
-                *(f"{1e3 * time:.3f}" for time in (row.plain, row.raced)),
-                *(f"{ratio:.3f}" for ratio in (row.racing_ratio, row.after_ratio)),
-                *(f"{copies:.2f}" for copies in (row.memory_racing, row.memory_after)),
-            )
-        console.print(table)
-        if options.keep is not None:
-            keep(options.keep, "race-cost", device, rows)
+                rounds = (10 if small else 3) if options.quick else (200 if small else 6)
+                times = measure(case, device, rounds, warm_up=10 if small else 2)
+                told = f"AdamW step {1e3 * times.plain:.3f} ms, racing {times.racing_ratio:.3f}, "
+                console.print(f"{case.name}: {told}after {times.after_ratio:.3f}", soft_wrap=True)
+                copies = [memory(case, device, over=over) for over in (False, True)]
+            console.print(f"  memory racing {copies[0]:.2f}, after {copies[1]:.2f} copies of the parameters")
+            memories = dict(zip(("memory_racing", "memory_after"), copies, strict=True))
+            ratios = {"racing": times.racing_ratio, "over": times.after_ratio}
+            rows.append({"network": case.name, **asdict(times), **memories, **ratios})
+            if options.keep is not None:
+                keep(options.keep, "race-cost", device, rows)
 
 
 if __name__ == "__main__":

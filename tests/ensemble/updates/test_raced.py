@@ -302,7 +302,9 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
     results = []
     for device in ("cpu", "cuda"):
         model = Mlp(SIZES) if kind == "mlp" else FunctionalModel(build)
-        case = CASES["a lane that is not finite"]
+        # What batch norm makes of a variance that overflows differs between devices, and so would the step in which a
+        # lane with a huge rate is out. After a step with an infinite one, no weight is finite.
+        case = Case((math.inf, *RATES[1:]))
         theta = model.initial(SEEDS * len(case.rates)).to(device, D)
         settings = {"rates": case.rates, "epochs": EPOCHS, **case.settings}
         held = data(STEPS * BATCH)
@@ -324,4 +326,5 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
         assert ours[:2] == theirs[:2]
         assert ours[2] == pytest.approx(theirs[2])
         assert ours[3] == pytest.approx(theirs[3], nan_ok=True)
+    assert [arms[0] for arms in results[0][1][0][0]] == [2.0, 2.0]  # the step after which it is out, and that one
     assert results[0][2].test_error == pytest.approx(results[1][2].test_error)

@@ -265,9 +265,11 @@ def follow(
     first = torch.arange(FIRST, device=loss.device)[:, None, None] == number
     standing.early.copy_(torch.where(first & racing, loss, standing.early))
     racing.logical_and_(loss.isfinite())
-    best = torch.where(racing, loss, math.inf).argmin(0)
-    out = ~standing.leaders(racing) & racing.any(0)  # the best of the others leads where the leader is
-    standing.leader.copy_(torch.where(out, best, standing.leader))
+    judged = torch.where(racing, loss, math.inf)
+    # Not `racing.any(0)`: compiled for any number of lanes, it is an int8, which Triton will not take as a condition.
+    some = judged.amin(0) < math.inf
+    out = ~standing.leaders(racing) & some  # the best of the others leads where the leader is
+    standing.leader.copy_(torch.where(out, judged.argmin(0), standing.leader))
     number += 1
     return rate
 
