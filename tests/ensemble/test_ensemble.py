@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hotswap import Backtracking, DiscountedUCB, log_grid
-from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Mlp, Sgd, TrainingData, Update
+from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Mlp, Sgd, TrainingData, Update, Vsgd
 from hotswap.networks import Activation, multilayer_perceptron
 from tests.ensemble.helpers import (
     BATCH,
@@ -90,7 +90,13 @@ def test_measuring() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [sgd, lambda model: adadelta(model, model.initial([0, 1]).to(D)), lambda model: hot_swapped(model, [0, 1])]
+    "make",
+    [
+        sgd,
+        lambda model: adadelta(model, model.initial([0, 1]).to(D)),
+        lambda model: hot_swapped(model, [0, 1]),
+        lambda model: Vsgd(model, model.initial([0, 1]).to(D)),
+    ],
 )
 def test_what_nobody_reads_is_not_computed_and_changes_nothing(make: Callable[[Mlp], Update]) -> None:
     one, other = make(Mlp(SIZES)), make(Mlp(SIZES))
@@ -106,7 +112,7 @@ def test_what_nobody_reads_is_not_computed_and_changes_nothing(make: Callable[[M
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["sgd", "adadelta", "ducb"])
+@pytest.mark.parametrize("kind", ["sgd", "adadelta", "ducb", "vsgd"])
 def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
     results = []
     for device in ("cpu", "cuda"):
@@ -117,6 +123,8 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
             update = Sgd(model, theta, [0.1, 0.3, 0.1], [0.9] * 3, [0.9, 0.5, 0.0])
         elif kind == "adadelta":
             update = adadelta(model, theta)
+        elif kind == "vsgd":
+            update = Vsgd(model, theta)
         else:
             update = HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
         held = data()

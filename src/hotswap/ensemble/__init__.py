@@ -17,6 +17,7 @@ from hotswap.ensemble.updates import (
     Update,
     UpdateRule,
     Variant,
+    Vsgd,
 )
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "Update",
     "UpdateRule",
     "Variant",
+    "Vsgd",
     "allow_tf32",
 ]

@@ -93,10 +93,9 @@ class FunctionalModel(Model):
             buffer.copy_(after[name])
         return gradient
 
-    def gradient_norm(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """See `Model.gradient_norm`."""
-        norm: Tensor = torch.linalg.vector_norm(self._gradient(theta, x, y)[0].direction, dim=1)
-        return norm
+    def gradient_beside(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """See `Model.gradient_beside`."""
+        return self._gradient(theta, x, y)[0].direction
 
     def _gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Gradient, Buffers]:
         """Losses and gradients at θ, and what the buffers are after the pass."""

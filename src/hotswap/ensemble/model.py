@@ -80,6 +80,10 @@ class Model(ABC):
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Gradient:
         """Losses and gradients at θ: the gradient pass of a step, and so the one place where buffers change."""
 
+    def gradient_beside(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """`(R, P)` the gradients at θ, of a pass that is not the step's own: a model with buffers must leave them."""
+        return self.gradient(theta, x, y).direction
+
     def before_trials(self, gradient: Gradient, x: Tensor) -> Gradient:
         """The same with a memo of what all trials of a step share."""
         return gradient
@@ -125,6 +129,6 @@ class Model(ABC):
                 theta[rows].add_(step[rows])
 
     def gradient_norm(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """`(R,)` the Euclidean norm of the gradient at θ. A model with buffers must leave them as they are."""
-        norm: Tensor = torch.linalg.vector_norm(self.gradient(theta, x, y).direction, dim=1)
+        """`(R,)` the Euclidean norm of the gradient at θ, which `gradient_beside` gives."""
+        norm: Tensor = torch.linalg.vector_norm(self.gradient_beside(theta, x, y), dim=1)
         return norm

@@ -14,8 +14,9 @@ from hotswap.studies.algorithms import (
     Look,
     RaceFamily,
     SgdFamily,
+    VsgdFamily,
 )
-from hotswap.studies.extensions import CONFIRMATION, EXTENSIONS, RACES, RACES_50, STUDIES
+from hotswap.studies.extensions import CITED, CONFIRMATION, EXTENSIONS, RACES, RACES_50, STUDIES
 from hotswap.studies.networks import NETWORKS, ConvolutionalSpec, Network, NetworkSpec
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.plan import Unit, plan
@@ -28,6 +29,7 @@ Algorithm = str
 
 __all__ = [
     "ALGORITHMS",
+    "CITED",
     "CONFIRMATION",
     "EXAMPLE",
     "EXTENSIONS",
@@ -51,6 +53,7 @@ __all__ = [
     "SgdFamily",
     "StudySpec",
     "Unit",
+    "VsgdFamily",
     "load_study",
     "one",
     "plan",

@@ -23,6 +23,7 @@ from hotswap.studies import (
     RaceFamily,
     SgdFamily,
     StudySpec,
+    VsgdFamily,
     load_study,
 )
 
@@ -51,6 +52,7 @@ def test_the_example_loads(file: Path) -> None:
             HotSwapFamily(search=FirstDecrease()),
             AdamFamily(lr=(0.01, 0.001)),
             RaceFamily(length=30),
+            VsgdFamily(),
         ),
         batch_sizes=(32, 64),
         seeds=(0, 1, 2),
@@ -117,20 +119,22 @@ WRONG = {
     ),
     "unknown algorithm": (
         TOP + "[lion]\nlr = 0.1\n",
-        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race.",
+        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race, vsgd.",
     ),
     "misspelt algorithm": (
         TOP + "[adadleta]\n",
-        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race "
+        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race, vsgd "
         "(nearest: adadelta).",
     ),
     "no algorithm": (
         TOP + "[network]\n",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race], "
+        "[vsgd].",
     ),
     "empty file": (
         "",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race], "
+        "[vsgd].",
     ),
     "key below a table": (
         TOP.replace("epochs = 3\n", "") + SGD + "epochs = 3\n",
@@ -156,7 +160,7 @@ WRONG = {
     ),
     "unknown algorithm of a named family": (
         TOP + '[mine]\nalgorithm = "lion"\n',
-        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam, race.",
+        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam, race, vsgd.",
     ),
     "a named family of a wrong setting": (
         TOP + '[mine]\nalgorithm = "hotswap"\ndiscount = 0.9\n',

@@ -7,6 +7,7 @@ from hotswap.ensemble.updates.hot_swapped import HotSwapped
 from hotswap.ensemble.updates.raced import Raced
 from hotswap.ensemble.updates.sgd import Sgd
 from hotswap.ensemble.updates.variants import Variant
+from hotswap.ensemble.updates.vsgd import Vsgd
 
 __all__ = [
     "AdamDirection",
@@ -21,4 +22,5 @@ __all__ = [
     "Update",
     "UpdateRule",
     "Variant",
+    "Vsgd",
 ]

@@ -10,6 +10,7 @@ from hotswap.studies.algorithms.adadelta import AdaDeltaFamily  # isort: skip  #
 from hotswap.studies.algorithms.hot_swapping import DucbFamily, HotSwapFamily  # isort: skip
 from hotswap.studies.algorithms.adam import AdamFamily  # isort: skip
 from hotswap.studies.algorithms.race import RaceFamily  # isort: skip
+from hotswap.studies.algorithms.vsgd import VsgdFamily  # isort: skip
 
 __all__ = [
     "ALGORITHMS",
@@ -21,5 +22,6 @@ __all__ = [
     "Look",
     "RaceFamily",
     "SgdFamily",
+    "VsgdFamily",
     "family_from_dict",
 ]
