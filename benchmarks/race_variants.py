@@ -28,7 +28,7 @@ from torch.optim import AdamW, Optimizer
 import hotswap
 from hotswap.arms import Arms
 from hotswap.bench.workloads import WORKLOADS, Size, Task
-from hotswap.races import ROUNDS, Schedule, plan_rounds
+from hotswap.races import ROUNDS, Schedule, race_steps
 
 BASE: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1}
 """AdamW as the races' design has measured it."""
@@ -47,25 +47,14 @@ RACES: dict[str, dict[str, Any]] = {
 }
 """What is tried, beside the default."""
 
-LEAST = 20
-
 METHODS = (*(f"adamw_{rate:.2g}" for rate in RATES), *RACES)
 FIELDS = ("workload", "size", "seed", "method", "passes", "budget", "train", "validation", "chosen", "seconds")
 
 
-def cost_of(settings: dict[str, Any], steps: int) -> int:
-    """The passes of a race of so many steps."""
-    lanes = len(Arms.of(settings.get("arms", {"lr": RATES})))
-    passes = steps
-    for one in plan_rounds(settings.get("rounds", ROUNDS), lanes, steps, LEAST):
-        passes += (one.end - one.begin) * (lanes - 1)
-        lanes = one.keep
-    return passes
-
-
 def steps_within(settings: dict[str, Any], budget: int) -> int:
     """The longest race that takes no more passes than the budget."""
-    return next(steps for steps in range(budget, 0, -1) if cost_of(settings, steps) <= budget)
+    lanes = len(Arms.of(settings.get("arms", {"lr": RATES})))
+    return race_steps(lanes, budget, settings.get("rounds", ROUNDS))
 
 
 def make_race(model: nn.Module, steps: int, settings: dict[str, Any]) -> hotswap.Race:
