@@ -35,7 +35,7 @@ from benchmarks.contests import LEAST, Contest, close, fitted
 from benchmarks.small_tasks import SMALL
 from hotswap.arms import Arms
 from hotswap.bench.workloads import WORKLOADS, Task
-from hotswap.races import ROUNDS, Schedule, plan_rounds
+from hotswap.races import ROUNDS, Schedule, race_passes
 
 BASE: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1, "fused": True}
 """AdamW as the races' design has measured it, in its fastest form."""
@@ -91,11 +91,7 @@ FIELDS = ("workload", "size", "seed", "method", "passes", "budget", "train", "va
 def cost_of(settings: dict[str, Any], steps: int) -> int:
     """The passes of a race of so many steps."""
     lanes = len(Arms.of(settings.get("arms", {"lr": RATES})))
-    passes = steps
-    for one in plan_rounds(settings.get("rounds", ROUNDS), lanes, steps, LEAST):
-        passes += (one.end - one.begin) * (lanes - 1)
-        lanes = one.keep
-    return passes
+    return race_passes(lanes, steps, settings.get("rounds", ROUNDS), LEAST)
 
 
 def steps_within(cost: Callable[[int], int], budget: int) -> int:

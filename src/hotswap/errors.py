@@ -7,7 +7,7 @@
     ├── UnsupportedError    (RuntimeError)  a combination that would be silently wrong, so it is refused
     ├── CheckpointError     (ValueError)    a state that does not belong to this optimizer
     ├── DataError           (RuntimeError)  a data set that cannot be had, or whose bytes are not the right ones
-    └── StudyError          (RuntimeError)  a study's folder or tables that cannot be used, or that disagree
+    └── StudyError          (RuntimeError)  a study's or benchmark's folder or tables that cannot be used
         └── UnitTaken       (RuntimeError)  a unit of a study that another process is training
 
 Each message is one sentence on what is wrong and where, and one on what to do about it.
@@ -57,7 +57,7 @@ class DataError(HotSwapError, RuntimeError):
 
 
 class StudyError(HotSwapError, RuntimeError):
-    """A study's folder cannot be used as asked, or what is to be merged into it contradicts it."""
+    """The folder of a study or benchmark cannot be used as asked, or what is to be merged into it contradicts it."""
 
 
 class UnitTaken(StudyError):  # noqa: N818 (an everyday outcome of asking, not a failure)

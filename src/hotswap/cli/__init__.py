@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hotswap._version import __version__
-from hotswap.cli import data, study
+from hotswap.cli import bench, data, study
 from hotswap.cli.console import err, out, plain
 from hotswap.cli.demo import demo
 from hotswap.cli.report import report
@@ -29,16 +29,18 @@ app.command()(demo)
 app.command()(report)
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)
 def about(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     load: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A Python file that registers algorithms, networks, data sets, bandits, searches or rewards of your "
-            "own, for the command that follows; repeat for more.",
+            help="A Python file that registers algorithms, networks, data sets, bandits, searches, rewards, workloads "
+            "or methods of your own, for the command that follows; repeat for more.",
             metavar="FILE",
         ),
     ] = None,
@@ -46,6 +48,7 @@ def about(
     """Train PyTorch networks without choosing a learning rate."""
     for file in load or ():
         load_file(file)
+    context.obj = tuple(load or ())  # for processes that a command starts
     if version:
         out.print(f"hotswap {__version__}", highlight=False)
         raise typer.Exit

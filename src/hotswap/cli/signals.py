@@ -11,7 +11,7 @@ __all__ = ["stopped_by_signals"]
 
 
 @contextmanager
-def stopped_by_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
+def stopped_by_signals(say: Callable[[str], None], after: str = "this epoch") -> Iterator[list[int]]:
     """A list to which the first SIGINT or SIGTERM is added; a second one interrupts at once.
 
     A signal that is ignored stays so: shells ignore SIGINT for jobs in the background, which Ctrl-C is not meant for.
@@ -22,7 +22,7 @@ def stopped_by_signals(say: Callable[[str], None]) -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        say("Stopping after this epoch; once more to stop at once.")
+        say(f"Stopping after {after}; once more to stop at once.")
 
     heeded = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, receive) for number in heeded}

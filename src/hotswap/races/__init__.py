@@ -8,6 +8,7 @@ Here is what decides a race: its rounds, its schedule and its ranking. `hotswap.
 `hotswap.ensemble.Raced` trains the lanes of several runs as one tensor program.
 """
 
+from hotswap.races.cost import race_passes, race_steps
 from hotswap.races.ranking import FIRST, highest_loss, nearest, ranked, typical
 from hotswap.races.rounds import ROUNDS, STEPS, Round, plan_rounds
 from hotswap.races.schedule import Schedule
@@ -21,6 +22,8 @@ __all__ = [
     "highest_loss",
     "nearest",
     "plan_rounds",
+    "race_passes",
+    "race_steps",
     "ranked",
     "typical",
 ]

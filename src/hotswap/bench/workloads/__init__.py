@@ -10,11 +10,12 @@ from hotswap.bench.workloads import (
     recurrent_text,
     transformer_text,
 )
-from hotswap.bench.workloads.base import WORKLOADS, Batch, Measures, Size, Task, Workload
+from hotswap.bench.workloads.base import WORKLOADS, Batch, Kind, Measures, Size, Task, Workload
 
 __all__ = [
     "WORKLOADS",
     "Batch",
+    "Kind",
     "Measures",
     "Size",
     "Task",

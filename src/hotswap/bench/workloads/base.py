@@ -15,6 +15,7 @@ from hotswap.registry import Registry
 __all__ = [
     "WORKLOADS",
     "Batch",
+    "Kind",
     "Measures",
     "Size",
     "Task",
@@ -28,6 +29,9 @@ __all__ = [
 
 Size = Literal["smoke", "full"]
 """As large as a test can be, or as the benchmark is."""
+
+Kind = Literal["batch norm", "loss below zero"]
+"""Of networks and losses that some methods have a configuration for."""
 
 Batch = tuple[Tensor, Tensor]
 
@@ -64,6 +68,8 @@ class Workload(ABC):
     """What it is, in a few words."""
     measured: ClassVar[str]
     """What its validation measure is."""
+    kinds: ClassVar[frozenset[Kind]] = frozenset()
+    """What is special about it."""
     wants_gpu: ClassVar[bool] = False
     """Whether its full size takes a GPU."""
     version: ClassVar[int] = 1

@@ -58,6 +58,7 @@ class CifarResnet(Workload):
 
     title = "a residual network with batch norm on CIFAR-10"
     measured = "validation error"
+    kinds = frozenset({"batch norm"})
     wants_gpu = True
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:

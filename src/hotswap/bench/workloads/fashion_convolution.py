@@ -29,6 +29,7 @@ class FashionConvolution(Workload):
 
     title = "a convolution with batch norm on Fashion-MNIST"
     measured = "validation error"
+    kinds = frozenset({"batch norm"})
     wants_gpu = True
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:

@@ -32,6 +32,7 @@ class GaussianRegression(Workload):
 
     title = "a regression with Gaussian likelihood"
     measured = "exponential of the validation loss"
+    kinds = frozenset({"loss below zero"})
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import errno
 import math
-import platform
-import shlex
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 import torch
 
-from hotswap._version import __version__
 from hotswap.data import Dataset
 from hotswap.ensemble import EpochTally, allow_tf32
 from hotswap.ensemble.kernels import load_compiler
 from hotswap.ensemble.snapshots import load_latest, save
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
 from hotswap.studies.running.assemble import Assembled, Held, assemble, on_device
+from hotswap.studies.running.origin import occasion, versions
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.checkpoint_files import checkpoint_folder
@@ -293,13 +289,9 @@ class _Training:
     def _provenance(self) -> dict[str, Any]:
         device = self.built.ensemble.data.train_x.device
         return {
-            "hotswap": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+            **versions(device),
             "precision": self.options.precision,
-            "command": shlex.join(["hotswap", *sys.argv[1:]]),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            **occasion(),
             "seconds": self.preparing + self.seconds + self.measuring,
             "training_seconds": self.seconds,
         }

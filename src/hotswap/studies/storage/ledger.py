@@ -8,15 +8,24 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.specification.study import FINGERPRINT_VERSION, StudySpec
 from hotswap.studies.storage.upgrades import RUNS, SCHEMA, upgrade
 
-__all__ = ["PATIENCE", "check_fingerprint_version", "connect", "create_ledger", "explained"]
+__all__ = [
+    "PATIENCE",
+    "Kind",
+    "check_fingerprint_version",
+    "connect",
+    "create_ledger",
+    "creating",
+    "explained",
+    "opened",
+]
 
-_MARK = 0x48535750  # "HSWP" in the file's header: a ledger, not just any SQLite file
 PATIENCE = 30.0  # seconds to wait for another process's transaction; each takes milliseconds
 _TABLES = f"""
 CREATE TABLE study (fingerprint TEXT NOT NULL, precision TEXT NOT NULL, dtype TEXT NOT NULL, epochs INTEGER NOT NULL,
@@ -32,19 +41,40 @@ CREATE TABLE finishes (unit TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (uni
 """
 
 
+class Kind(NamedTuple):
+    """What a ledger is of."""
+
+    mark: int
+    """In the file's header: a ledger of this kind, not just any SQLite file."""
+    schema: int
+    """The number of today's layout."""
+    owner: str
+    """Whose ledger it is, for sentences."""
+
+
+STUDY = Kind(0x48535750, SCHEMA, "a study")  # "HSWP"
+
+
 def create_ledger(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
-    """Write a new ledger, whole or not at all."""
-    for kind in ("-wal", "-shm"):  # of a ledger that was deleted: SQLite would replay them into the new one
-        ledger.with_name(ledger.name + kind).unlink(missing_ok=True)
+    """Write a new ledger of a study, whole or not at all."""
+    with creating(ledger, STUDY, _TABLES) as sql:
+        sql.execute(
+            "INSERT INTO study (fingerprint, precision, dtype, epochs, fingerprint_version) VALUES (?, ?, ?, ?, ?)",
+            (study.fingerprint(), precision, dtype, study.epochs, FINGERPRINT_VERSION),
+        )
+        sql.execute("INSERT INTO specs (spec) VALUES (?)", (json.dumps(study.to_dict(), sort_keys=True),))
+
+
+@contextmanager
+def creating(ledger: Path, kind: Kind, tables: str) -> Iterator[sqlite3.Connection]:
+    """A new ledger with these tables, to write their first rows into; it is there when the block ends well."""
+    for ending in ("-wal", "-shm"):  # of a ledger that was deleted: SQLite would replay them into the new one
+        ledger.with_name(ledger.name + ending).unlink(missing_ok=True)
     with replacing(ledger) as part:
         sql = sqlite3.connect(part, isolation_level=None)
         try:
-            sql.executescript(f"PRAGMA application_id = {_MARK}; PRAGMA user_version = {SCHEMA}; {_TABLES}")
-            sql.execute(
-                "INSERT INTO study (fingerprint, precision, dtype, epochs, fingerprint_version) VALUES (?, ?, ?, ?, ?)",
-                (study.fingerprint(), precision, dtype, study.epochs, FINGERPRINT_VERSION),
-            )
-            sql.execute("INSERT INTO specs (spec) VALUES (?)", (json.dumps(study.to_dict(), sort_keys=True),))
+            sql.executescript(f"PRAGMA application_id = {kind.mark}; PRAGMA user_version = {kind.schema}; {tables}")
+            yield sql
             # Readers do not wait for a writer, nor it for them; the file remembers this, and closing empties the log.
             sql.execute("PRAGMA journal_mode = WAL")
         finally:
@@ -52,13 +82,9 @@ def create_ledger(ledger: Path, study: StudySpec, precision: str, dtype: str) ->
 
 
 def connect(ledger: Path) -> sqlite3.Connection:
-    """Open a ledger that is there, is sound, and is one of ours; one of an earlier version is upgraded."""
-    sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
+    """Open a study's ledger; one of an earlier version is upgraded."""
+    sql = opened(ledger, STUDY)
     try:
-        _inspect(sql, ledger)
-        # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
-        # the disk counts as recorded: they would be missing for good. It costs one fsync an epoch.
-        sql.execute("PRAGMA synchronous = FULL")
         upgrade(sql, ledger)
         check_fingerprint_version(sql.execute("SELECT fingerprint_version FROM study").fetchone()[0], ledger)
         sql.execute("PRAGMA foreign_keys = ON")
@@ -68,14 +94,28 @@ def connect(ledger: Path) -> sqlite3.Connection:
     return sql
 
 
-def _inspect(sql: sqlite3.Connection, ledger: Path) -> None:
+def opened(ledger: Path, kind: Kind) -> sqlite3.Connection:
+    """Open a ledger that is there, is sound, and is of this kind."""
+    sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
+    try:
+        _inspect(sql, ledger, kind)
+        # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
+        # the disk counts as recorded: they would be missing for good. It costs one fsync an epoch.
+        sql.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        sql.close()
+        raise
+    return sql
+
+
+def _inspect(sql: sqlite3.Connection, ledger: Path, kind: Kind) -> None:
     mark, schema = (sql.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if mark != _MARK:
-        raise StudyError(f"{ledger} is not a study's ledger; choose another folder.")
-    if schema > SCHEMA:
+    if mark != kind.mark:
+        raise StudyError(f"{ledger} is not {kind.owner}'s ledger; choose another folder.")
+    if schema > kind.schema:
         raise StudyError(
-            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows {SCHEMA}); "
-            "update hotswap."
+            f"{ledger} was written by a newer hotswap (its layout is number {schema}, and this one knows "
+            f"{kind.schema}); update hotswap."
         )
     (verdict,) = sql.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
@@ -110,7 +150,7 @@ def explained(folder: Path) -> Iterator[None]:
 def _full(folder: Path, _: str) -> str:
     return (
         f"The disk that holds {folder} is full; nothing stored so far was lost. "
-        "Make room and give the same command again: the study goes on from its last checkpoint."
+        "Make room and give the same command again: it goes on from what was stored last."
     )
 
 
@@ -122,7 +162,7 @@ def _damaged(folder: Path, said: str) -> str:
 
 
 def _unusable(folder: Path, said: str) -> str:
-    return f"The study in {folder} cannot be read or written ({said}); check the folder's permissions and its disk."
+    return f"{folder} cannot be read or written ({said}); check the folder's permissions and its disk."
 
 
 def _busy(folder: Path, _: str) -> str:

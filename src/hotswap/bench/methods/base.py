@@ -1,0 +1,152 @@
+"""What a method is: a way of training a task, with a configuration that is the same for all workloads."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
+
+from hotswap.bench.clock import Clock
+from hotswap.bench.workloads import Batch, Kind, Measures, Task, Workload
+from hotswap.registry import Registry
+
+__all__ = [
+    "FIRST",
+    "METHODS",
+    "SECOND",
+    "Configuration",
+    "Method",
+    "Plain",
+    "Training",
+    "cosine",
+    "warmup_and_cosine",
+]
+
+FIRST, SECOND = "default", "second"
+"""The names of a method's configurations."""
+
+Value = float | int | bool | str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The settings of a method, and who says that they are good ones."""
+
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    source: str = ""
+    """Where its authors recommend them."""
+    kind: Kind | None = None
+    """The kind of workload that they say it of; None for all."""
+
+
+class Training:
+    """A task while a method trains it. Subclasses take steps."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self._clock = task, Clock()
+        self.loss = self._clock.counted(task.loss)
+
+    def step(self, batch: Batch) -> None:
+        """Train on a minibatch."""
+        raise NotImplementedError
+
+    @property
+    def cost(self) -> float:
+        """Forward-and-backward passes so far, all trials and lanes among them."""
+        return self._clock.cost
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent, or nothing is left to do with it."""
+        return self.cost >= self.task.steps
+
+    def measure(self) -> Measures:
+        """How good the network is that the method would hand over now. Measuring costs nothing."""
+        return self.task.measure()
+
+
+class Plain(Training):
+    """An optimizer in the usual loop, perhaps with a schedule."""
+
+    def __init__(self, task: Task, optimizer: Optimizer, schedule: LRScheduler | None = None) -> None:
+        super().__init__(task)
+        self.optimizer, self.schedule = optimizer, schedule
+
+    def step(self, batch: Batch) -> None:
+        """See `Training.step`."""
+        self.optimizer.zero_grad()
+        self.loss(batch).backward()  # type: ignore[no-untyped-call]  # torch's
+        self.optimizer.step()
+        if self.schedule is not None:
+            self.schedule.step()
+
+
+class Method(ABC):
+    """A way of training. One that is not there, for want of its package, can still be listed."""
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str]
+    """What people call it."""
+    package: ClassVar[tuple[str, str] | None] = None
+    """The distribution that it comes in and its version; None for torch's own and ours."""
+    ours: ClassVar[bool] = False
+    first: ClassVar[Configuration] = Configuration()
+    """The configuration for all workloads."""
+    second: ClassVar[Configuration | None] = None
+    """What its documentation advises where the first fails."""
+
+    @classmethod
+    def has_second(cls, workload: type[Workload]) -> bool:
+        """Whether there is such advice for this workload."""
+        return cls.second is not None and (cls.second.kind is None or cls.second.kind in workload.kinds)
+
+    def configuration(self, name: str) -> Configuration:
+        """The one of that name."""
+        known = {FIRST: self.first} | ({SECOND: self.second} if self.second is not None else {})
+        return known[name]
+
+    @abstractmethod
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Training:
+        """Set out on a task."""
+
+    @classmethod
+    def missing(cls) -> str:
+        """Why it cannot be run here; empty if it can."""
+        if cls.package is None:
+            return ""
+        name, wanted = cls.package
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            return f"{name} is not installed; pip install 'hotswap[bench]' installs {name} {wanted}."
+        if found != wanted:
+            return f"{name} {found} is installed, and the benchmark is of {wanted}; pip install '{name}=={wanted}'."
+        return ""
+
+
+METHODS: Registry[type[Method]] = Registry("method", "name")
+"""All of them, by name."""
+
+
+def cosine(optimizer: Optimizer, task: Task) -> LRScheduler:
+    """Rates fall to 0 along a cosine, over the whole run."""
+    return CosineAnnealingLR(optimizer, T_max=task.steps)
+
+
+def warmup_and_cosine(optimizer: Optimizer, task: Task, warmup: float) -> LRScheduler:
+    """Rates rise in a straight line over a share of all steps, then fall to 0 along a cosine."""
+    rising = warmup * task.steps
+
+    def factor(step: int) -> float:
+        if step < rising:
+            return (step + 1) / (rising + 1)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - rising) / max(1.0, task.steps - rising))))
+
+    schedule: Callable[[int], float] = factor
+    return LambdaLR(optimizer, schedule)

@@ -1,0 +1,66 @@
+"""Ours: the paper's algorithm, and every preset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import hotswap
+from hotswap import presets
+from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
+from hotswap.bench.workloads import Batch, Task
+from hotswap.optim import HotSwap
+
+__all__ = ["PaperAlgorithm", "Preset"]
+
+
+class Swapping(Training):
+    """A step is a gradient pass and the trials of its search."""
+
+    def __init__(self, task: Task, optimizer: HotSwap) -> None:
+        super().__init__(task)
+        self.optimizer = optimizer
+
+    def step(self, batch: Batch) -> None:
+        """See `Training.step`."""
+        self.optimizer.step(lambda: self.loss(batch))
+
+
+@METHODS.register("hotswap_sgd")
+class PaperAlgorithm(Method):
+    """Discounted UCB over 33 rates of SGD, and backtracking."""
+
+    title = "HotSwapSGD (the paper)"
+    ours = True
+    first = Configuration({}, "README: HotSwapSGD(model)")
+    second = Configuration(
+        {"reward": "relative"},
+        "documentation of rewards: RelativeReduction for losses that go below zero",
+        "loss below zero",
+    )
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
+        """See `Method.begin`."""
+        reward = hotswap.RelativeReduction() if settings.get("reward") == "relative" else None
+        return Swapping(task, hotswap.HotSwapSGD(task.model, reward=reward, seed=seed))
+
+
+class Preset(Method):
+    """A combination that a study has found good."""
+
+    ours = True
+    preset: ClassVar[str]
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
+        """See `Method.begin`."""
+        return Swapping(task, getattr(presets, self.preset)(task.model, seed=seed))
+
+
+for _name in presets.__all__:
+    _parts = {
+        "__doc__": f"`hotswap.presets.{_name}`.",
+        "title": f"hotswap.presets.{_name}",
+        "preset": _name,
+        "first": Configuration({}, f"documentation: hotswap.presets.{_name}(model)"),
+    }
+    METHODS.register(f"preset_{_name}")(type(f"Preset_{_name}", (Preset,), _parts))

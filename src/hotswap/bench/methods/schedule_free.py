@@ -1,0 +1,71 @@
+"""Schedule-Free AdamW (Defazio, Yang, Mehta, Mishchenko, Khaled, Cutkosky 2024), from `schedulefree`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+
+from hotswap.bench.methods.base import METHODS, Configuration, Method, Plain
+from hotswap.bench.workloads import Batch, Measures, Task
+
+__all__ = ["ScheduleFree"]
+
+CALIBRATION = 50
+"""Minibatches that batch norm's statistics are taken from before they are used, as its README says."""
+
+
+@METHODS.register("schedule_free")
+class ScheduleFree(Method):
+    """Averages of the weights stand in for a schedule."""
+
+    title = "Schedule-Free AdamW"
+    package = ("schedulefree", "1.4.1")
+    first = Configuration(
+        {"warmup": 0.05}, "README: the default rate of 0.0025, and a warm-up, whose length it leaves open: 5 % of steps"
+    )
+    second = Configuration(
+        {"warmup": 0.05, "lr": 1e-3}, "README: rates from 1 to 10 times those of AdamW with a schedule, so AdamW's own"
+    )
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Averaged:
+        """See `Method.begin`."""
+        from schedulefree import AdamWScheduleFree  # noqa: PLC0415 (an optional package)
+
+        rest = dict(settings)
+        warmup = round(rest.pop("warmup") * task.steps)
+        return Averaged(task, AdamWScheduleFree(task.model.parameters(), warmup_steps=warmup, **rest))
+
+
+class Averaged(Plain):
+    """Steps at one point, measures at another."""
+
+    def step(self, batch: Batch) -> None:
+        """See `Training.step`."""
+        self.optimizer.train()  # type: ignore[attr-defined]  # schedulefree's own
+        super().step(batch)
+
+    def measure(self) -> Measures:
+        """Where the average is, with batch norm's statistics of that place, and then back.
+
+        The statistics that training has gathered are put back: a user evaluates once, at the end.
+        """
+        if not self.optimizer.state:
+            return super().measure()
+        self.optimizer.eval()  # type: ignore[attr-defined]  # schedulefree's own
+        norms = [m for m in self.task.model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        kept = [{name: value.clone() for name, value in norm.state_dict().items()} for norm in norms]
+        if norms:
+            here = next(self.task.model.parameters()).device
+            with torch.no_grad(), torch.random.fork_rng([here] if here.type == "cuda" else []):
+                for batch in islice(self.task.minibatches(), CALIBRATION):
+                    self.task.loss(batch)
+        measures = super().measure()
+        self.optimizer.train()  # type: ignore[attr-defined]  # schedulefree's own
+        for norm, state in zip(norms, kept, strict=True):
+            for name, value in norm.named_buffers(recurse=False):
+                value.copy_(state[name])
+        return measures

@@ -1,0 +1,88 @@
+"""Which runs the benchmark is made of: some are known from the start, others follow from results.
+
+The rules are those of `docs/benchmark.md`, fixed before any result was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from hotswap.bench.methods import FIRST, METHODS, SECOND
+from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
+from hotswap.bench.runs import SETTLED, Result, Run
+from hotswap.bench.workloads import WORKLOADS, Size
+
+__all__ = ["CHOOSING", "FAILING", "chosen", "chosen_settings", "reporting_seeds", "wanted"]
+
+CHOOSING = 100
+"""The seed from which the reference is chosen: none of those that are reported."""
+
+FAILING = 2.0
+"""A method fails on a workload if one of its runs has no end, or if its median is so many times the reference's."""
+
+
+def reporting_seeds(workload: str) -> range:
+    """Five, or three where a run takes a GPU."""
+    return range(3 if WORKLOADS[workload].wants_gpu else 5)
+
+
+def wanted(workloads: Iterable[str], methods: Sequence[str], size: Size, results: Mapping[str, Result]) -> list[Run]:
+    """The runs of these workloads and methods, as far as the results so far tell which they are.
+
+    results: by the run's id, those of other methods among them.
+    """
+    return [run for workload in workloads for run in _of_workload(workload, methods, size, results)]
+
+
+def _of_workload(workload: str, methods: Sequence[str], size: Size, results: Mapping[str, Result]) -> list[Run]:
+    seeds = reporting_seeds(workload)
+    found = [Run(workload, name, FIRST, seed, size) for seed in seeds for name in methods if name != REFERENCE]
+    if REFERENCE in methods:
+        search = [Run(workload, REFERENCE, name, CHOOSING, size) for name in SEARCHED]
+        best = chosen(workload, results)
+        found = search + ([Run(workload, REFERENCE, best, seed, size) for seed in seeds] if best else []) + found
+    again = [name for name in methods if name != REFERENCE and METHODS[name].has_second(WORKLOADS[workload])]
+    for name in again:
+        if fails(workload, name, results):
+            found += [Run(workload, name, SECOND, seed, size) for seed in seeds]
+    return found
+
+
+def chosen(workload: str, results: Mapping[str, Result]) -> str | None:
+    """The configuration of the tuned reference; None before the whole search is done, or if all of it failed."""
+    search = [results.get(Run(workload, REFERENCE, name, CHOOSING).id) for name in SEARCHED]
+    if not all(result is not None and result.state in SETTLED for result in search):
+        return None
+    ended = [(r.end.validation, r.run.configuration) for r in search if r is not None and r.end is not None]
+    return min(ended)[1] if ended else None
+
+
+def chosen_settings(workload: str, results: Mapping[str, Result]) -> Mapping[str, object]:
+    """What the chosen configuration is; empty before there is one."""
+    best = chosen(workload, results)
+    return {} if best is None else results[Run(workload, REFERENCE, best, CHOOSING).id].settings
+
+
+def fails(workload: str, method: str, results: Mapping[str, Result]) -> bool:
+    """Whether the method's first configuration fails on a workload, as far as that can be said yet."""
+    own = _settled(workload, method, FIRST, results)
+    if own is None:
+        return False
+    ends = [result.end.validation for result in own if result.end is not None]
+    if len(ends) < len(own):
+        return True
+    best = chosen(workload, results)
+    reference = None if best is None else _settled(workload, REFERENCE, best, results)
+    if reference is None:
+        return False
+    levels = [result.end.validation for result in reference if result.end is not None]
+    return bool(levels) and median(ends) > FAILING * median(levels)
+
+
+def _settled(workload: str, method: str, configuration: str, results: Mapping[str, Result]) -> list[Result] | None:
+    """The results of all reported seeds; None while one is to come."""
+    runs = [Run(workload, method, configuration, seed) for seed in reporting_seeds(workload)]
+    found = [results.get(run.id) for run in runs]
+    there = [result for result in found if result is not None and result.state in SETTLED]
+    return there if len(there) == len(runs) else None

@@ -1,0 +1,133 @@
+"""A run and what came of it: plain values, so that they can be stored, and trained elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+from hotswap.bench.workloads import Size
+
+__all__ = ["PERCENTS", "SETTLED", "STATES", "Point", "Result", "Run", "State", "troubles"]
+
+PERCENTS = (0, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+"""Of the budget: when a run is measured."""
+
+State = Literal["finished", "diverged", "failed", "missing", "killed", "damaged", "outdated"]
+"""What became of a run: it finished, its measures were no longer finite, it raised an error, its package or data was
+not there, its process was killed, what was stored of it is not what was measured, it is of an earlier version."""
+
+STATES: tuple[State, ...] = get_args(State)
+SETTLED: tuple[State, ...] = ("finished", "diverged", "failed")
+"""What another try would not change."""
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One training."""
+
+    workload: str
+    method: str
+    configuration: str
+    seed: int
+    size: Size = "full"
+
+    @property
+    def id(self) -> str:
+        """What it is called, among runs of its size."""
+        return f"{self.workload}-{self.method}-{self.configuration}-{self.seed}"
+
+
+class Point(NamedTuple):
+    """A run at some moment."""
+
+    percent: int
+    """Of the budget; the first moment at which so much was spent."""
+    cost: float
+    """Forward-and-backward passes."""
+    steps: int
+    seconds: float
+    """Of training, without measuring."""
+    train: float
+    validation: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the network is of any use."""
+        return math.isfinite(self.train) and math.isfinite(self.validation)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run, whatever it was."""
+
+    run: Run
+    state: State
+    reason: str = ""
+    """Why it did not finish."""
+    points: tuple[Point, ...] = ()
+    budget: int = 0
+    version: int = 0
+    """Of the workload."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """What trained it: versions, device, command, date."""
+
+    def at(self, percent: int) -> Point | None:
+        """The run after so much of the budget; None if it did not get there with finite measures."""
+        return next((point for point in self.points if point.percent == percent and point.finite), None)
+
+    @property
+    def end(self) -> Point | None:
+        """The run when its budget was spent; None if it did not get there."""
+        return self.at(PERCENTS[-1]) if self.state == "finished" else None
+
+    def digest(self) -> str:
+        """A checksum of what was measured, and of what it is of."""
+        measured = {name: value for name, value in self.plain().items() if name != "origin"}
+        return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        run = self.run
+        return {
+            "workload": run.workload,
+            "method": run.method,
+            "configuration": run.configuration,
+            "seed": run.seed,
+            "size": run.size,
+            "state": self.state,
+            "reason": self.reason,
+            "budget": self.budget,
+            "version": self.version,
+            "settings": dict(self.settings),
+            "origin": dict(self.origin),
+            "points": [list(point) for point in self.points],
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Result:
+        """From what `plain` gives."""
+        return cls(
+            run=Run(*(plain[name] for name in ("workload", "method", "configuration", "seed", "size"))),
+            points=tuple(Point(*values) for values in plain["points"]),
+            **{name: plain[name] for name in ("state", "reason", "budget", "version", "settings", "origin")},
+        )
+
+
+def troubles(results: Iterable[Result]) -> list[str]:
+    """What did not finish and why: a sentence for each configuration of a method on a workload, with its seeds."""
+    found: dict[tuple[str, str, str, str], list[Result]] = {}
+    for result in results:
+        run = result.run
+        if result.state != "finished":
+            found.setdefault((run.workload, run.method, run.configuration, result.state), []).append(result)
+    sentences = []
+    for (workload, method, configuration, state), those in sorted(found.items()):
+        seeds = ", ".join(str(result.run.seed) for result in sorted(those, key=lambda result: result.run.seed))
+        seen = f"seed {seeds}" if len(those) == 1 else f"seeds {seeds}"
+        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {those[0].reason}")
+    return sentences

@@ -1,0 +1,94 @@
+"""Training one run: a function of the run and the device, and of nothing else."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from hotswap.bench.methods import METHODS, Method, Training
+from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
+from hotswap.bench.workloads import WORKLOADS, Task, Workload
+from hotswap.errors import DataError
+from hotswap.studies.running.origin import versions
+
+__all__ = ["train"]
+
+PATIENCE = 2
+"""Measurements in a row that are not finite, after which a run is given up. Methods may recover from one."""
+
+
+def train(run: Run, device: str = "cpu", watch: Callable[[Point], None] = lambda _: None) -> Result:
+    """Train a run until its budget is spent. Whatever happens, there is a result that says so.
+
+    watch: is given each measurement when it is made.
+    """
+    workload, method = WORKLOADS.find(run.workload, "workload")(), METHODS.find(run.method, "method")()
+    settings = dict(method.configuration(run.configuration).settings)
+    origin: dict[str, Any] = {**versions(torch.device(device)), "threads": torch.get_num_threads()}
+    points: list[Point] = []
+    budget = 0
+
+    def ended(state: State, reason: str = "") -> Result:
+        return Result(run, state, reason, tuple(points), budget, workload.version, settings, origin)
+
+    if reason := method.missing():
+        return ended("missing", reason)
+    if method.package is not None:
+        origin[method.package[0]] = version(method.package[0])
+    # Random numbers of others stay as they are, and what a package warns of is its user's concern, not the reader's.
+    with torch.random.fork_rng(_gpus(device)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            training = _begin(run, workload, method, settings, device)
+            budget = training.task.steps
+            _measured(training, torch.device(device), points, watch)
+        except DataError as error:
+            return ended("missing", _one_line(error))
+        except Exception as error:  # of any package; the row says which
+            return ended("failed", f"{type(error).__name__}: {_one_line(error)}")
+        finally:
+            training = None  # type: ignore[assignment]  # its memory goes to the next run
+            gc.collect()
+    lost = next((point for point in points if not point.finite), None)
+    if lost is not None and not points[-1].finite:
+        return ended("diverged", f"Its measures are not finite from {lost.percent} % of the budget on.")
+    return ended("finished")
+
+
+def _begin(run: Run, workload: Workload, method: Method, settings: dict[str, Any], device: str) -> Training:
+    task: Task = workload.task(run.seed, run.size, device)
+    torch.manual_seed(run.seed)  # dropout's
+    return method.begin(task, settings, run.seed)
+
+
+def _measured(training: Training, device: torch.device, points: list[Point], watch: Callable[[Point], None]) -> None:
+    """Train, and measure at every moment that there is a row for."""
+    batches = training.task.minibatches()
+    steps, seconds = 0, 0.0
+    for percent in PERCENTS:
+        due = percent * training.task.steps / 100
+        began = time.perf_counter()
+        while training.cost < due and not training.is_over:
+            training.step(next(batches))
+            steps += 1
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds += time.perf_counter() - began
+        points.append(Point(percent, float(training.cost), steps, seconds, *training.measure()))
+        watch(points[-1])
+        if len(points) >= PATIENCE and not any(point.finite for point in points[-PATIENCE:]):
+            return
+
+
+def _gpus(device: str) -> list[torch.device]:
+    return [torch.device(device)] if device.startswith("cuda") else []
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or "no message"

@@ -1,0 +1,250 @@
+"""`hotswap bench`: compare methods on the same workloads at the same cost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hotswap.cli.console import err, make_folder, out, plain, say
+from hotswap.cli.signals import stopped_by_signals
+from hotswap.errors import SettingError
+
+if TYPE_CHECKING:
+    from hotswap.bench.running import BenchOptions
+    from hotswap.bench.runs import Point, Result, Run
+
+app = typer.Typer(
+    help="Compare methods that need no tuning, on the same workloads at the same cost; stop and go on at any time.",
+    no_args_is_help=True,
+)
+
+
+class SizeName(StrEnum):
+    """How large workloads are."""
+
+    SMOKE = "smoke"
+    FULL = "full"
+
+
+BenchFolder = Annotated[Path, typer.Argument(help="The benchmark's folder.", metavar="DIR")]
+WorkloadNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        help="Only this workload; repeat for more. Without it, those of full size that suit the device.",
+        metavar="NAME",
+    ),
+]
+MethodNames = Annotated[
+    list[str] | None, typer.Option("--method", help="Only this method; repeat for more.", metavar="NAME")
+]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+
+
+@app.command("list")
+def list_() -> None:
+    """List the workloads and the methods, with the configuration that each method has everywhere."""
+    from hotswap.bench.methods import METHODS
+    from hotswap.bench.workloads import WORKLOADS
+
+    table = Table(title="Workloads", box=box.SIMPLE_HEAD)
+    for heading in ("name", "what it is", "measured", "wants"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for name, workload in sorted(WORKLOADS.items()):
+        table.add_row(name, workload.title, workload.measured, "a GPU" if workload.wants_gpu else "")
+    out.print(table)
+    table = Table(title="Methods", box=box.SIMPLE_HEAD)
+    for heading in ("name", "what it is", "configuration, and who recommends it", "here"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for name, method in METHODS.items():
+        package = " ".join(method.package) if method.package else ""
+        title = f"{method.title} ({package})" if package else method.title
+        table.add_row(name, plain(title), plain(method.first.source), plain(method.missing() or "yes"))
+    out.print(table)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    out_dir: Annotated[Path, typer.Option("--out", help="The benchmark's folder; made if need be.", metavar="DIR")],
+    workload: WorkloadNames = None,
+    method: MethodNames = None,
+    size: Annotated[SizeName, typer.Option(help="Small for a look, or as the benchmark is.")] = SizeName.FULL,
+    device: Device = "cpu",
+    jobs: Annotated[int, typer.Option(help="Processes that train side by side.", min=1)] = 1,
+    stop_after: Annotated[
+        float | None, typer.Option(help="Begin no run after so many minutes.", metavar="MINUTES")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Train again what has raised an error, too.")
+    ] = False,
+) -> None:
+    """Train what is not there yet, or go on with it.
+
+    Give the same command again after an interruption: what has ended is kept, and a run that was under way begins anew.
+    A method that diverges or fails, and one whose package is missing, has a row that says so. The tuned reference is
+    chosen when its search is complete, and is trained then; so is the second configuration of a method that fails.
+    Several processes may work on one folder.
+    """
+    from hotswap.bench.running import run_bench
+    from hotswap.bench.store import BenchStore
+    from hotswap.bench.workers import Workers
+    from hotswap.studies.running.train import device_named
+
+    options = _options(workload, method, device, size, retry_failed=retry_failed, stop_after=stop_after)
+    device_named(device)
+    make_folder(out_dir)
+    with BenchStore.create(out_dir, size.value) as store:
+        try:
+            with (
+                _Watching() as watching,
+                stopped_by_signals(watching.say, "the runs that are under way") as signals,
+                Workers(jobs, device, context.obj or ()) as workers,
+            ):
+                complete = run_bench(store, options, workers, watching, lambda: bool(signals))
+        except KeyboardInterrupt:
+            err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
+            raise typer.Exit(130) from None
+    if signals:
+        err.print("Stopped. Run the same command again to go on.")
+        raise typer.Exit(128 + signals[0])
+    if complete:
+        out.print(f"All of it has ended. Next: hotswap bench report {out_dir} --out FOLDER")
+    else:
+        out.print(f"Not everything has ended. See: hotswap bench status {out_dir}")
+
+
+def _options(
+    workloads: list[str] | None,
+    methods: list[str] | None,
+    device: str,
+    size: SizeName,
+    *,
+    retry_failed: bool = False,
+    stop_after: float | None = None,
+) -> BenchOptions:
+    from hotswap.bench.methods import METHODS
+    from hotswap.bench.running import BenchOptions
+    from hotswap.bench.workloads import WORKLOADS
+
+    for name in workloads or ():
+        WORKLOADS.find(name, "--workload")
+    for name in methods or ():
+        METHODS.find(name, "--method")
+    if stop_after is not None and not stop_after > 0:
+        raise SettingError(f"--stop-after {stop_after:g}: give a number of minutes above 0.")
+    if not workloads:
+        gpu = device.startswith("cuda")
+        fitting = [name for name, one in WORKLOADS.items() if size == SizeName.SMOKE or one.wants_gpu == gpu]
+        if len(fitting) < len(WORKLOADS):
+            say(f"On {device}: {', '.join(fitting)}. Name others with --workload.")
+        workloads = fitting
+    return BenchOptions(
+        workloads=list(dict.fromkeys(workloads)),
+        methods=list(dict.fromkeys(methods or METHODS)),
+        retry_failed=retry_failed,
+        stop_after=stop_after,
+    )
+
+
+@app.command()
+def status(folder: BenchFolder, workload: WorkloadNames = None, method: MethodNames = None) -> None:
+    """Show what has ended and how, what is running and what is left, by workload and method."""
+    from hotswap.bench.methods import METHODS
+    from hotswap.bench.plan import wanted
+    from hotswap.bench.runs import STATES, troubles
+    from hotswap.bench.store import BenchStore
+    from hotswap.bench.workloads import WORKLOADS
+
+    for name in workload or ():
+        WORKLOADS.find(name, "--workload")
+    for name in method or ():
+        METHODS.find(name, "--method")
+    with BenchStore.open(folder) as store:
+        results = store.results()
+        runs = wanted(workload or sorted(WORKLOADS), method or list(METHODS), store.size, results)
+        states = {run.id: _state(run, results, running=store.is_running(run)) for run in runs}
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for one in runs:
+        counts.setdefault((one.workload, one.method), Counter())[states[one.id]] += 1
+    table = Table(title=f"Runs, size {store.size}", box=box.SIMPLE_HEAD, pad_edge=False)
+    names = [state for state in (*STATES, "running", "left") if state in states.values()]
+    for heading in ("workload", "method", *names):
+        table.add_column(heading, justify="right" if heading in names else "left", no_wrap=True)
+    for (one_workload, one_method), found in counts.items():
+        table.add_row(one_workload, one_method, *(str(found[name] or "") for name in names))
+    out.print(table)
+    for sentence in troubles(results.values()):
+        out.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    ended = sum(state not in ("running", "left") for state in states.values())
+    seconds = sum(result.points[-1].seconds for result in results.values() if result.points)
+    out.print(f"{ended} of {len(runs)} runs that are known so far have ended; trained for {seconds / 60:.1f} min.")
+
+
+def _state(run: Run, results: dict[str, Result], *, running: bool) -> str:
+    if running:
+        return "running"
+    return results[run.id].state if run.id in results else "left"
+
+
+class _Watching:
+    """A bar for all runs, and one for each that is under way."""
+
+    def __init__(self) -> None:
+        columns = (
+            TextColumn("{task.description:<52}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeElapsedColumn(),
+        )
+        self.progress = Progress(*columns, console=out, disable=not out.is_terminal)
+        self.all = self.progress.add_task("all runs", total=None, unit="runs")
+        self.bars: dict[Run, TaskID] = {}
+        self.began: dict[Run, float] = {}
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> _Watching:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.progress.stop()
+
+    def say(self, text: str) -> None:
+        """See `Watcher`."""
+        self.progress.console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+    def planned(self, done: int, known: int) -> None:
+        """See `Watcher`."""
+        self.progress.update(self.all, completed=done, total=known)
+
+    def begins(self, run: Run) -> None:
+        """See `Watcher`."""
+        with self.lock:
+            self.began[run] = time.monotonic()
+            self.bars[run] = self.progress.add_task(run.id, total=100, unit="%")
+
+    def measured(self, run: Run, point: Point) -> None:
+        """See `Watcher`."""
+        self.progress.update(self.bars[run], completed=point.percent)
+
+    def ends(self, result: Result) -> None:
+        """See `Watcher`."""
+        run = result.run
+        with self.lock:
+            self.progress.remove_task(self.bars.pop(run))
+            seconds = time.monotonic() - self.began.pop(run)
+        if result.state != "finished":
+            self.say(f"{run.id}: {result.state}: {result.reason}")
+        elif not out.is_terminal:
+            self.say(f"{run.id}: finished after {seconds:.0f} s")

@@ -1,0 +1,95 @@
+"""Results that nobody has trained, and a trainer that takes no time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hotswap.bench.methods import FIRST, METHODS
+from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
+from hotswap.bench.workloads import WORKLOADS
+
+BUDGET = 1000
+
+
+def made(
+    workload: str,
+    method: str,
+    seed: int = 0,
+    end: float = 0.1,
+    *,
+    configuration: str = FIRST,
+    state: State = "finished",
+    curve: Sequence[float] | None = None,
+    **more: Any,
+) -> Result:
+    """A run that goes from 1 to `end` in equal steps, or along a curve with a number for each of `PERCENTS`."""
+    run = Run(workload, method, configuration, seed, "smoke")
+    values = curve or [1 + (end - 1) * place / (len(PERCENTS) - 1) for place in range(len(PERCENTS))]
+    points = [
+        Point(percent, BUDGET * percent / 100, 10 * percent, 0.1 * percent, value, value)
+        for percent, value in zip(PERCENTS, values, strict=True)
+    ]
+    if state != "finished":
+        points = points[:3]
+    settings = dict(METHODS[method]().configuration(configuration).settings)
+    reason = "" if state == "finished" else f"It has {state}."
+    version = WORKLOADS[workload].version
+    return Result(run, state, reason, tuple(points), BUDGET, version, settings, more)
+
+
+def by_id(*results: Result) -> dict[str, Result]:
+    return {result.run.id: result for result in results}
+
+
+class Pretending:
+    """Makes results up; the better, the larger the number of a configuration of the search."""
+
+    def __init__(self, jobs: int = 1, fate: Callable[[Run], State] = lambda _: "finished") -> None:
+        self.jobs, self.fate = jobs, fate
+        self.asked: list[str] = []
+        self.stopped = False
+
+    def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
+        self.asked.append(run.id)
+        number = int(run.configuration[-2:]) if run.configuration.startswith("sobol") else 0
+        result = made(
+            run.workload,
+            run.method,
+            run.seed,
+            0.1 * math.exp(-number / 50),
+            configuration=run.configuration,
+            state=self.fate(run),
+        )
+        for point in result.points:
+            watch(point)
+        return result
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Silent:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.ended: list[Result] = []
+        self.plans: list[tuple[int, int]] = []
+        self.points = 0
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def planned(self, done: int, known: int) -> None:
+        self.plans.append((done, known))
+
+    def begins(self, run: Run) -> None:
+        pass
+
+    def measured(self, run: Run, point: Point) -> None:
+        self.points += 1
+
+    def ends(self, result: Result) -> None:
+        self.ended.append(result)

@@ -1,0 +1,144 @@
+"""A benchmark can be stopped anywhere, and goes on where it was; whatever happens is a row."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from hotswap.bench.methods import FIRST, METHODS, SECOND
+from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
+from hotswap.bench.plan import CHOOSING
+from hotswap.bench.running import BenchOptions, Here, run_bench
+from hotswap.bench.runs import Point, Run, State
+from hotswap.bench.store import BenchStore
+from hotswap.bench.workers import Workers
+from tests.bench.helpers import Pretending, Silent
+
+W = "paper_network"
+ALL = BenchOptions(workloads=[W], methods=list(METHODS))
+ONE = BenchOptions(workloads=[W], methods=["adamw"])
+
+
+def test_all_of_it_in_the_order_that_results_allow(tmp_path: Path) -> None:
+    trainer, watcher = Pretending(jobs=3), Silent()
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, ALL, trainer, watcher)
+        found = store.results()
+    assert len(trainer.asked) == len(set(trainer.asked)) == len(found) == 20 + 5 * len(METHODS)
+    best = Run(W, REFERENCE, SEARCHED[-1], 0).id  # the pretended best
+    searched = {Run(W, REFERENCE, name, CHOOSING).id for name in SEARCHED}
+    assert searched < set(trainer.asked[: trainer.asked.index(best)])
+    assert watcher.plans[-1] == (len(found), len(found))
+    assert len(watcher.ended) == len(found)
+    assert watcher.points > 0
+    assert all({"command", "date"} <= set(result.origin) for result in found.values())
+
+
+def test_stopped_and_gone_on(tmp_path: Path) -> None:
+    first, second = Pretending(), Pretending()
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert not run_bench(store, ALL, first, Silent(), lambda: len(first.asked) >= 7)
+        assert len(store.results()) == 7
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, ALL, second, Silent())
+        assert not set(first.asked) & set(second.asked)
+        assert run_bench(store, ALL, Pretending(fate=lambda _: pytest.fail("nothing is left")), Silent())
+
+
+def test_no_run_begins_after_the_time(tmp_path: Path) -> None:
+    trainer = Pretending()
+    with BenchStore.create(tmp_path, "smoke") as store:
+        late = BenchOptions(workloads=[W], methods=["adamw"], stop_after=0.0)
+        assert not run_bench(store, late, trainer, Silent())
+    assert trainer.asked == []
+
+
+@pytest.mark.parametrize(
+    ("state", "again", "when_asked"),
+    [("finished", 0, 0), ("diverged", 0, 0), ("failed", 0, 5), ("missing", 5, 5), ("killed", 5, 5)],
+)
+def test_what_another_try_may_change_is_tried_again_once(
+    tmp_path: Path, state: State, again: int, when_asked: int
+) -> None:
+    retry = BenchOptions(workloads=[W], methods=["adamw"], retry_failed=True)
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, ONE, Pretending(fate=lambda _: state), Silent())
+        assert {result.state for result in store.results().values()} == {state}
+        for options, expected in ((ONE, again), (retry, when_asked)):
+            trainer = Pretending(fate=lambda _: state)
+            run_bench(store, options, trainer, Silent())
+            assert len(trainer.asked) == expected
+
+
+def test_a_method_that_fails_has_both_its_configurations_shown(tmp_path: Path) -> None:
+    def fate(run: Run) -> State:
+        return "failed" if run.configuration == FIRST else "finished"
+
+    options = BenchOptions(workloads=[W], methods=["salsa", "adamw"])
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, options, Pretending(fate=fate), Silent())
+        found = [(r.run.method, r.run.configuration, r.state) for r in store.results().values() if r.run.seed == 0]
+    assert sorted(found) == [
+        ("adamw", FIRST, "failed"),
+        ("salsa", FIRST, "failed"),
+        ("salsa", SECOND, "finished"),
+    ]
+
+
+def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
+    run, trainer, watcher = Run(W, "adamw", FIRST, 2, "smoke"), Pretending(), Silent()
+    with BenchStore.create(tmp_path, "smoke") as store:
+        with store.holding(run):
+            assert not run_bench(store, ONE, trainer, watcher)
+        assert len(trainer.asked) == 4
+        assert run.id not in trainer.asked
+        assert any(run.id in text for text in watcher.said)
+        assert run_bench(store, ONE, Pretending(), Silent())
+
+
+def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
+    trainer = Pretending()
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with BenchStore.create(tmp_path, "smoke") as store, pytest.raises(KeyboardInterrupt):
+        run_bench(store, ONE, trainer, Silent(), interrupted)
+    assert trainer.stopped
+
+
+def test_training_in_this_process(tmp_path: Path) -> None:
+    options = BenchOptions(workloads=["logistic_regression"], methods=["adamw"])
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, options, Here(), Silent())
+        assert all(result.end is not None for result in store.results().values())
+
+
+def test_processes_train_and_one_that_is_killed_takes_only_its_run_with_it() -> None:
+    runs = [Run("logistic_regression", "adamw", FIRST, seed, "smoke") for seed in range(2)]
+    with Workers(1) as workers:
+
+        def kill(point: Point) -> None:
+            if point.percent == 20:
+                process = workers._all[0]._process
+                assert process is not None
+                os.kill(process.pid, signal.SIGKILL)
+
+        killed = workers.train(runs[0], kill)
+        fine = workers.train(runs[1], lambda _: None)
+    assert (killed.state, killed.reason) == ("killed", "The process that trained it was ended by SIGKILL.")
+    assert [point.percent for point in killed.points][:6] == [0, 1, 2, 5, 10, 20]
+    assert killed.end is None
+    assert (fine.state, fine.run) == ("finished", runs[1])
+    assert fine.end is not None
+
+
+def test_a_process_that_cannot_start_is_a_row(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import nothing_of_that_name\n")
+    with Workers(1, load=[tmp_path / "mine.py"]) as workers:
+        result = workers.train(Run(W, "adamw", FIRST, 0, "smoke"), lambda _: None)
+    assert result.state == "killed"
+    assert "No module named 'nothing_of_that_name'" in result.reason
