@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 # Before Ray is imported. A task that asks for no GPU is to see none, which is Ray's habit to come; it warns otherwise.
@@ -163,12 +165,23 @@ def _check_answers(address: str) -> None:
             f"--address {address} is one for Ray's client, which the command cannot use; give the command on a machine "
             "of the cluster with --address auto, or submit it with `ray job submit`."
         )
-    if address == "auto":
-        return
-    host, _, port = address.rpartition(":")
+    known = _current() if address == "auto" else address
+    if known is None:
+        return  # Ray looks for one, and says at once if there is none
+    host, _, port = known.rpartition(":")
     if not host or not port.isdecimal():
         raise SettingError(f"--address {address}: give auto, or host:port, such as 10.0.0.5:6379.")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
     except (OSError, OverflowError) as error:
-        raise SettingError(f"Nobody answers at --address {address} ({error}); {_ADVICE}") from None
+        place = address if known == address else f"{address}, which is {known}"
+        raise SettingError(f"Nobody answers at --address {place} ({error}); {_ADVICE}") from None
+
+
+def _current() -> str | None:
+    """What `auto` stands for, as far as the environment or the last `ray start` on this machine says."""
+    note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
+    with suppress(OSError, ValueError):
+        known = os.environ.get("RAY_ADDRESS") or note.read_text(encoding="utf-8").strip()
+        return known if known and "/" not in known else None
+    return None
