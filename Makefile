@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser docs lint types contracts check clean help
+.PHONY: demo test soak browser docs lint types contracts check clean help
 .DEFAULT_GOAL := help
 
 help: ## show what can be made
@@ -27,6 +27,9 @@ browser: ## Debian's Chromium, in which the page is tested, where it may be inst
 
 test: $(READY) browser ## run every test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile  # the tests of a file share what they set up
+
+soak: $(READY) ## studies on a cluster whose nodes are killed twenty times; about ten minutes
+	@$(BIN)/python -m pytest -m soak
 
 docs: $(READY) ## build the documentation into site/, with the numbers of results/ in it
 	@$(BIN)/python docs/numbers.py

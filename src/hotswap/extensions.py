@@ -8,7 +8,10 @@ from pathlib import Path
 
 from hotswap.errors import SettingError
 
-__all__ = ["load_file"]
+__all__ = ["LOADED", "load_file"]
+
+LOADED: list[Path] = []
+"""The files that this process has loaded: workers of a cluster must load them, too."""
 
 
 def load_file(path: Path) -> None:
@@ -33,3 +36,4 @@ def load_file(path: Path) -> None:
             traceback = traceback.tb_next
         place = f"{path}, line {line}" if line else str(path)
         raise SettingError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
+    LOADED.append(path)

@@ -36,9 +36,9 @@ def make_folder(folder: Path) -> None:
         raise SettingError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
 
 
-def need(package: str, why: str) -> None:
+def need(package: str, why: str, extra: str = "study") -> None:
     """Stop with a sentence where an optional package is missing."""
     if find_spec(package) is None:
         raise UnsupportedError(
-            f"{why}, and {package} is not installed; install hotswap with its extra, as in pip install '.[study]'."
+            f"{why}, and {package} is not installed; install hotswap with its extra, as in pip install '.[{extra}]'."
         )

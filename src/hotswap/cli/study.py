@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hotswap.cli.clustered import OnRay, run_on_ray
 from hotswap.cli.console import err, make_folder, need, out, say
 from hotswap.cli.signals import stopped_by_signals
+from hotswap.cli.watching import Watching, duration
 from hotswap.errors import SettingError
 from hotswap.files import write_text
 from hotswap.studies import STUDIES
 
 if TYPE_CHECKING:
-    from hotswap.studies import StudySpec, Unit
+    from hotswap.studies import StudySpec
 
 app = typer.Typer(help="Train many runs as one tensor program; stop and go on at any time.", no_args_is_help=True)
 
@@ -31,7 +31,13 @@ class PrecisionName(StrEnum):
     TF32 = "tf32"
 
 
-LINES_EVERY = 60.0  # seconds, where there is no terminal
+class Place(StrEnum):
+    """Where units are trained."""
+
+    HERE = "here"
+    RAY = "ray"
+
+
 KNOWN = ", ".join(f"`{name}`" for name in STUDIES)
 
 AlgorithmNames = Annotated[
@@ -55,11 +61,34 @@ def run(
     ] = None,
     max_runs: Annotated[int | None, typer.Option(help="Most runs trained together; for little memory.", min=1)] = None,
     folder: Annotated[Path | None, typer.Option("--from", help="A folder with the data.", metavar="DIR")] = None,
+    on: Annotated[
+        Place, typer.Option(help="Unit after unit here, or many at once on ray: this machine's, or a cluster's.")
+    ] = Place.HERE,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of a Ray cluster: auto, or host:port. Without it, Ray starts here.", metavar="ADDRESS"),
+    ] = None,
+    per_unit: Annotated[
+        list[str] | None,
+        typer.Option(help="What a unit has on ray: cpu=2, gpu=1, or gpu=0.5 for half of one.", metavar="NAME=AMOUNT"),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Where workers on ray write checkpoints: a folder that all nodes see, or a URI such as "
+            "s3://bucket/folder. Without it they come back to DIR.",
+            metavar="PLACE",
+        ),
+    ] = None,
 ) -> None:
     """Train a study, or go on with one.
 
     Run the same command again after an interruption: finished units are skipped, the others go on from their last
     checkpoint. Several processes may work on one folder.
+
+    With `--on ray`, units are tasks of a Ray cluster, and this command, the only one that writes to the folder, writes
+    down what comes of them. A unit whose node dies goes on elsewhere; one that fails three times is reported, and the
+    command ends with code 1 after the others.
     """
     need("safetensors", "Checkpoints are written as safetensors files")
     from hotswap.data import load
@@ -70,13 +99,19 @@ def run(
         algorithms=algorithm or None, batch_sizes=batch_size or None, seeds=seeds, epochs=epochs
     )
     options = RunOptions(device=device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
+    if on is Place.RAY:
+        run_on_ray(spec, out_dir, options, folder, OnRay(address, per_unit or (), storage))
+        return
+    for name, given in (("--address", address), ("--per-unit", per_unit), ("--storage", storage)):
+        if given:
+            raise SettingError(f"{name} is for studies on a cluster; add --on ray, or leave it out.")
     device_named(device)
     make_folder(out_dir)
     with out.status(f"Loading {spec.dataset} ..."):
         data = load(spec.dataset, folder=folder, report=say)
     with Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs) as store:
         try:
-            with _Watching() as watching, stopped_by_signals(watching.say) as signals:
+            with Watching() as watching, stopped_by_signals(watching.say) as signals:
                 complete = run_study(store, spec, data, options, watching, lambda: bool(signals))
         except KeyboardInterrupt:
             err.print("Stopped. Run the same command again to go on from the last checkpoint.")
@@ -105,15 +140,15 @@ def status(folder: StudyFolder) -> None:
         wraps = heading in ("state", "spent", "left")  # in a narrow terminal; names and counts are never cut short
         table.add_column(heading, justify="left" if words else "right", no_wrap=not wraps, min_width=7 * wraps)
     for unit in summary.units:
-        state = f"running ({unit.pid})" if unit.state == "running" else unit.state
+        state = f"running ({unit.where or unit.pid})" if unit.state == "running" else unit.state
         epochs, kept = f"{unit.epochs_done}/{unit.epochs}", "" if unit.state == "done" else str(unit.kept)
-        times = (_duration(unit.seconds), _duration(unit.seconds_left))
+        times = (duration(unit.seconds), duration(unit.seconds_left))
         table.add_row(unit.id, str(unit.runs), epochs, kept, state, str(unit.diverged or ""), *times)
     out.print(table)
     done = sum(unit.state == "done" for unit in summary.units)
     known = summary.seconds_left is not None
-    left = f"about {_duration(summary.seconds_left)}" if known else "not known before the first epochs"
-    out.print(f"{done} of {len(summary.units)} units done; spent: {_duration(summary.seconds)}, left: {left}")
+    left = f"about {duration(summary.seconds_left)}" if known else "not known before the first epochs"
+    out.print(f"{done} of {len(summary.units)} units done; spent: {duration(summary.seconds)}, left: {left}")
     if any(unit.state != "done" and unit.kept < unit.epochs_done for unit in summary.units):
         out.print("A unit that is stopped goes on from the epochs that are kept; those after them are trained again.")
 
@@ -152,7 +187,7 @@ def timing(
         out.print(table)
         write_timings(rows, folder / "timing.parquet")
         if curves:
-            with _Watching() as watching:
+            with Watching() as watching:
                 frame = single_runs(store, data, options, watching)
             write_curves(store, frame)
     out.print(f"The tables are in [bold]{folder}[/].")
@@ -219,66 +254,3 @@ def _study(name: str) -> StudySpec:
             f"There is no study {name!r}: name one of {KNOWN}, or a TOML file (`hotswap study new` writes one)."
         )
     return load_study(Path(name))
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else (f"{minutes} min {rest:02} s" if minutes else f"{rest} s")
-
-
-class _Watching:
-    """A progress bar for the unit at hand."""
-
-    def __init__(self) -> None:
-        columns = (
-            TextColumn("{task.description:<16}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("epochs"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[now]}"),
-        )
-        self.progress = Progress(*columns, console=out, disable=not out.is_terminal)
-        self.task = TaskID(0)
-        self.began, self.first, self.told = 0.0, 0, 0.0
-
-    def __enter__(self) -> _Watching:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.progress.stop()
-
-    def say(self, text: str) -> None:
-        """See `Listener`."""
-        self.progress.console.print(text, style="dim", highlight=False, markup=False)
-
-    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
-        """See `Listener`."""
-        self.task = self.progress.add_task(unit.id, total=epochs, completed=epoch, now="")
-        self.began = self.told = time.monotonic()
-        self.first = epoch
-
-    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
-        """See `Listener`."""
-        pace = (time.monotonic() - self.began) / (epoch - self.first)
-        left = _duration(pace * ((self.progress.tasks[self.task].total or epoch) - epoch))
-        now = f"{alive}/{len(unit.runs)} runs alive, {len(unit.runs) / pace:.3g} run-epochs/s, {left} left"
-        self.progress.update(self.task, completed=epoch, now=now)
-        if time.monotonic() - self.told >= LINES_EVERY:
-            self._tell(unit, f"epoch {epoch}, {now}")
-
-    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
-        """See `Listener`."""
-        end = "finished" if finished else "put aside"
-        self.progress.update(self.task, now=end)
-        self._tell(unit, f"{end} after {_duration(time.monotonic() - self.began)}")
-
-    def _tell(self, unit: Unit, text: str) -> None:
-        """A line for a file that nobody can draw bars in."""
-        self.told = time.monotonic()
-        if not out.is_terminal:
-            out.print(f"{unit.id}: {text}", highlight=False, markup=False, soft_wrap=True)

@@ -19,7 +19,7 @@ from hotswap.data import load_digits
 from hotswap.ensemble import snapshots
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
-from hotswap.studies.running.train import RunOptions, _Training, run_study
+from hotswap.studies.running.train import RunOptions, Training, run_study
 from hotswap.studies.storage.store import LEDGER, Store
 from hotswap.studies.storage.summary import UnitSummary
 from tests.children import PATIENCE, child, hotswap_command
@@ -370,7 +370,7 @@ def test_what_an_algorithm_measures_of_its_own_is_recorded_by_name(
     with pytest.raises(SettingError, match="The algorithm ducb says that it measures walked, but its update tallies "):
         run(tmp_path / "missing", study)
     monkeypatch.setattr(
-        _Training,
+        Training,
         "_means",
         lambda training, _, name, place: dict.fromkeys(training.families[name].measures, float(place + 3)),
     )

@@ -13,7 +13,7 @@ from hotswap.errors import SettingError
 from hotswap.studies.specification.plan import Unit
 from hotswap.studies.specification.study import RunSpec, StudySpec
 
-__all__ = ["Assembled", "Held", "assemble", "on_device"]
+__all__ = ["Assembled", "Held", "assemble", "check_size", "on_device"]
 
 
 class Assembled(NamedTuple):
@@ -33,8 +33,8 @@ class Held:
     classes: int
 
 
-def on_device(data: Dataset, study: StudySpec, device: torch.device, dtype: torch.dtype) -> Held:
-    """The study's part of a data set, in the form that its network takes."""
+def check_size(data: Dataset, study: StudySpec) -> int:
+    """How many training images the study uses, if the data set has as many as it needs; otherwise a SettingError."""
     count = len(data.train_images) if study.train_images is None else study.train_images
     if count > len(data.train_images):
         raise SettingError(
@@ -46,6 +46,12 @@ def on_device(data: Dataset, study: StudySpec, device: torch.device, dtype: torc
             f"The study {study.name!r} has batch size {max(study.batch_sizes)}, but only {count} training images; "
             "leave that batch size out."
         )
+    return count
+
+
+def on_device(data: Dataset, study: StudySpec, device: torch.device, dtype: torch.dtype) -> Held:
+    """The study's part of a data set, in the form that its network takes."""
+    count = check_size(data, study)
     flat = study.network.flat
     tensors = TrainingData(
         torch.from_numpy(data.train_inputs(flat=flat)[:count]).to(device, dtype),

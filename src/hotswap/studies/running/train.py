@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,13 +14,12 @@ import torch
 from hotswap.data import Dataset
 from hotswap.ensemble import EpochTally, allow_tf32
 from hotswap.ensemble.kernels import load_compiler
-from hotswap.ensemble.snapshots import load_latest, save
 from hotswap.errors import SettingError, StudyError, UnitTaken, UnsupportedError
 from hotswap.studies.running.assemble import Assembled, Held, assemble, on_device
+from hotswap.studies.running.keeping import FolderKeeper, UnitKeeper
 from hotswap.studies.running.origin import occasion, versions
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.checkpoint_files import checkpoint_folder
 from hotswap.studies.storage.rows import MetricRow
 from hotswap.studies.storage.store import Store
 
@@ -28,6 +27,7 @@ __all__ = [
     "Listener",
     "Precision",
     "RunOptions",
+    "Training",
     "device_named",
     "milestones",
     "run_study",
@@ -96,7 +96,7 @@ def run_study(
             return False
         try:
             with store.unit_lock(unit):
-                complete &= _Training(store, study, unit, held, options, listener, over).run()
+                complete &= Training(FolderKeeper(store, unit), study, unit, held, options, listener, over).run()
         except UnitTaken as taken:
             listener.say(str(taken))
             complete = False
@@ -150,12 +150,12 @@ class _CheckpointSchedule:
         self._none_yet, self._saved_when = False, time.monotonic()
 
 
-class _Training:
+class Training:
     """One unit, from its latest checkpoint to its last epoch."""
 
     def __init__(
         self,
-        store: Store,
+        keeper: UnitKeeper,
         study: StudySpec,
         unit: Unit,
         data: Held,
@@ -163,9 +163,8 @@ class _Training:
         listener: Listener,
         over: Callable[[], bool],
     ) -> None:
-        self.store, self.study, self.unit, self.options, self.listener = store, study, unit, options, listener
+        self.keeper, self.study, self.unit, self.options, self.listener = keeper, study, unit, options, listener
         self.over = over
-        self.folder = checkpoint_folder(store.folder, unit.id, [run.id for run in unit.runs])
         self.families = {name: study.family(name) for name in unit.families}
         self.built: Assembled = assemble(study, unit, data)
         self.recorded = frozenset(study.recorded_epochs())
@@ -173,20 +172,33 @@ class _Training:
         self.milestones = frozenset(milestones(study.epochs) if timed else ())
         self.diverged: set[str] = set()
         self.seconds = self.measuring = self.preparing = 0.0
+        self.finished = False
 
     def run(self) -> bool:
         """True if the unit is finished."""
-        if self.store.finished(self.unit) >= self.study.epochs:
-            return True  # another process was faster
+        for _ in self.epochs():
+            pass
+        return self.finished
+
+    def epochs(self) -> Iterator[None]:
+        """Train, with a pause after the start, after each epoch and at the end; `finished` says how it ended."""
+        self.finished = self.keeper.finished() >= self.study.epochs
+        if self.finished:
+            return  # another process was faster
         start = self._resume()
         self.listener.unit_begins(self.unit, start, self.study.epochs)
+        yield
         schedule = _CheckpointSchedule(self.options, start)
         self._prepare()
-        finished = all(self._train(epoch, schedule) for epoch in range(start + 1, self.study.epochs + 1))
-        if finished:
-            self.store.finish(self.unit, self.study.epochs, self._provenance())
-        self.listener.unit_ends(self.unit, finished=finished)
-        return finished
+        for epoch in range(start + 1, self.study.epochs + 1):
+            if not self._train(epoch, schedule):
+                break
+            yield
+        else:
+            self.keeper.finish(self.study.epochs, self._provenance())
+            self.finished = True
+        self.listener.unit_ends(self.unit, finished=self.finished)
+        yield
 
     def _prepare(self) -> None:
         began = time.perf_counter()
@@ -218,7 +230,7 @@ class _Training:
         return not stop
 
     def _resume(self) -> int:
-        checkpoint = load_latest(self.folder, self.listener.say)
+        checkpoint = self.keeper.latest(self.listener.say)
         if checkpoint is None or checkpoint.epoch > self.study.epochs:
             return 0
         self.built.ensemble.restore(checkpoint.tensors)
@@ -238,7 +250,7 @@ class _Training:
             "runs": [run.id for run in self.built.runs],
         }
         try:
-            save(self.folder, epoch, self.built.ensemble.state(), notes, keep=keep)
+            self.keeper.save(epoch, self.built.ensemble.state(), notes, keep=keep)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
@@ -272,8 +284,8 @@ class _Training:
             counts += [(run.id, epoch, arm, int(n)) for arm, n in enumerate(tally.arms[place]) if n]
             if not math.isfinite(measured.train_nll[place]) and run.id not in self.diverged:
                 self.diverged.add(run.id)
-                self.store.diverged(run.id, epoch)
-        self.store.record(self.unit, epoch, rows, counts, seconds=self.seconds)
+                self.keeper.diverged(run.id, epoch)
+        self.keeper.record(epoch, rows, counts, seconds=self.seconds)
 
     def _means(self, tally: EpochTally, algorithm: str, place: int) -> dict[str, float]:
         """What the run in this place measured of what its algorithm measures, by name."""

@@ -2,6 +2,7 @@
 
 DIR/checkpoints/UNIT-DIGEST/epoch-000010.safetensors    the weights of the unit's runs after ten epochs
 DIR/checkpoints/UNIT-DIGEST/epoch-000010.sha256         its checksum, written last
+DIR/checkpoints/UNIT-DIGEST/epoch-000010.stored         where else it lies, if a worker of a cluster wrote it elsewhere
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 __all__ = ["checkpoint_folder", "latest_checkpoint"]
 
+_STORED = re.compile(r"epoch-(\d+)\.stored")
 _CHECKSUM = re.compile(r"epoch-(\d+)(?:-kept)?\.sha256")
 
 
@@ -24,5 +26,8 @@ def checkpoint_folder(study: Path, unit: str, runs: Iterable[str]) -> Path:
 
 def latest_checkpoint(folder: Path) -> int:
     """The epoch of the latest checkpoint that was written to its end; 0 if there is none."""
-    found = ((_CHECKSUM.fullmatch(path.name), path.with_suffix(".safetensors")) for path in folder.glob("epoch-*"))
-    return max((int(name[1]) for name, weights in found if name and weights.is_file()), default=0)
+    paths = list(folder.glob("epoch-*"))
+    sums = ((_CHECKSUM.fullmatch(path.name), path.with_suffix(".safetensors")) for path in paths)
+    here = [int(name[1]) for name, weights in sums if name and weights.is_file()]
+    elsewhere = [int(name[1]) for name in (_STORED.fullmatch(path.name) for path in paths) if name]
+    return max(here + elsewhere, default=0)

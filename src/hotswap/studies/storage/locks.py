@@ -17,7 +17,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["acquire", "holder", "is_locked", "release"]
+__all__ = ["acquire", "annotate", "holder", "is_locked", "note", "release"]
 
 _held: set[int] = set()
 
@@ -69,8 +69,22 @@ def is_locked(path: Path) -> bool:
 def holder(path: Path) -> int | None:
     """Read who holds a lock that is held; None if it has not written its id yet."""
     with suppress(OSError, ValueError):
-        return int(path.read_text(encoding="ascii"))
+        return int(path.read_text(encoding="utf-8").partition("\n")[0])
     return None
+
+
+def annotate(descriptor: int, text: str) -> None:
+    """Leave a line for those who ask `note` about a lock that `acquire` gave."""
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, f"{os.getpid()}\n{text}\n".encode())
+
+
+def note(path: Path) -> str:
+    """The line that the holder of a lock left; empty if it left none."""
+    with suppress(OSError, ValueError):
+        return path.read_text(encoding="utf-8").partition("\n")[2].strip()
+    return ""
 
 
 if sys.platform == "win32":

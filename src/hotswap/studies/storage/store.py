@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from hotswap.studies.storage.ledger import PATIENCE, connect, create_ledger, exp
 from hotswap.studies.storage.locks import acquire, release
 from hotswap.studies.storage.rows import ArmCount, MetricRow, metric_columns, numbers_to_json
 from hotswap.studies.storage.summary import Summary, UnitSummary, seconds_left
-from hotswap.studies.storage.unit_locks import check_free, hold, is_trained, trainer
+from hotswap.studies.storage.unit_locks import check_free, hold, is_trained, trainer, whereabouts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -203,9 +203,10 @@ class Store:
     # Who trains what.
 
     @contextmanager
-    def unit_lock(self, unit: Unit) -> Iterator[None]:
+    def unit_lock(self, unit: Unit) -> Iterator[Callable[[str], None]]:
         """Hold a unit, so that no other process trains it; the system lets go of it however this process ends.
 
+        The block gets a function to say where the unit is trained, if not in this process: `summary` reads it.
         Ask `finished` once the unit is held: another process may just have finished it.
 
         Raises:
@@ -213,9 +214,9 @@ class Store:
         """
         with ExitStack() as held:
             with explained(self.folder):
-                held.enter_context(hold(self.folder, unit.id))
+                annotate = held.enter_context(hold(self.folder, unit.id))
             self._claim(unit)
-            yield
+            yield annotate
 
     def _claim(self, unit: Unit) -> None:
         """Note that the runs are now in this unit. Of two units that share a run, the second finds the first's note."""
@@ -316,7 +317,8 @@ class Store:
         if finished >= epochs:
             return replace(unit, state="done")
         if is_trained(self.folder, name):
-            return replace(unit, state="running", pid=trainer(self.folder, name))
+            pid, where = trainer(self.folder, name), whereabouts(self.folder, name)
+            return replace(unit, state="running", pid=pid, where=where)
         return unit
 
     def metrics(self) -> pd.DataFrame:

@@ -24,7 +24,8 @@ class UnitSummary:
         diverged: How many of its runs have diverged.
         state: `done`, `running` in some process, or `left`.
         kept: The epoch of its latest checkpoint: if nobody trains it any more, training goes on from there.
-        pid: The process that trains it, where one does.
+        pid: The process that trains it, or has it trained on a cluster, where one does.
+        where: On which node of a cluster, and in which process there; empty where `pid` trains it itself.
         seconds_left: How long the rest may take; None while there is no pace to guess it from.
     """
 
@@ -40,6 +41,7 @@ class UnitSummary:
     kept: int = 0
     pid: int | None = None
     seconds_left: float | None = None
+    where: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from hotswap.errors import UnitTaken
-from hotswap.studies.storage.locks import acquire, holder, is_locked, release
+from hotswap.studies.storage.locks import acquire, annotate, holder, is_locked, note, release
 
-__all__ = ["check_free", "hold", "is_trained", "trained_units", "trainer"]
+__all__ = ["check_free", "hold", "is_trained", "trained_units", "trainer", "whereabouts"]
 
 _GLANCE = 0.25  # seconds to insist on a unit's lock: who asks whether it is free holds it for an instant
 
 
 @contextmanager
-def hold(folder: Path, unit: str) -> Iterator[None]:
-    """Hold a unit's lock.
+def hold(folder: Path, unit: str) -> Iterator[Callable[[str], None]]:
+    """Hold a unit's lock; the function says where the unit is trained, if that is not in this process.
 
     Raises:
         UnitTaken: Another process holds it.
@@ -26,7 +27,7 @@ def hold(folder: Path, unit: str) -> Iterator[None]:
     if lock is None:
         raise UnitTaken(unit, holder(path))
     try:
-        yield
+        yield partial(annotate, lock)
     finally:
         release(lock)
 
@@ -45,6 +46,11 @@ def is_trained(folder: Path, unit: str) -> bool:
 def trainer(folder: Path, unit: str) -> int | None:
     """The process that trains a unit that is trained; None if it has not written its id yet."""
     return holder(_lock_file(folder, unit))
+
+
+def whereabouts(folder: Path, unit: str) -> str:
+    """Where a unit is trained that is trained, if that is not in the process that holds it; otherwise empty."""
+    return note(_lock_file(folder, unit))
 
 
 def trained_units(folder: Path) -> list[str]:

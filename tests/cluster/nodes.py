@@ -1,0 +1,46 @@
+"""A Ray cluster of several nodes on this machine, real ones: each has its own raylet, which can be killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+import ray
+from ray.cluster_utils import Cluster
+
+__all__ = ["add_nodes", "cluster_of", "kill_node"]
+
+SMALL = {"object_store_memory": 100_000_000, "include_dashboard": False}
+# A node that was killed is missed within seconds, not half a minute.
+WATCHFUL = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+
+
+@contextmanager
+def cluster_of(nodes: int, *, joined: bool = True) -> Iterator[Cluster]:
+    """A head that trains nothing and some nodes of one core; this process is a driver of it, if `joined`."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL, "_system_config": WATCHFUL})
+    try:
+        add_nodes(cluster, nodes)
+        if joined:
+            ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def add_nodes(cluster: Cluster, count: int, **settings: Any) -> list[Any]:
+    """Start nodes of one core."""
+    nodes = [cluster.add_node(wait=False, num_cpus=1, **SMALL, **settings) for _ in range(count)]
+    cluster.wait_for_nodes()
+    return nodes
+
+
+def kill_node(cluster: Cluster, node: Any) -> None:
+    """As if its power had failed."""
+    cluster.remove_node(node, allow_graceful=False)

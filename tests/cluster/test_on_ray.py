@@ -1,0 +1,247 @@
+"""Studies on a cluster of real nodes: the same metrics as on one machine, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from hotswap.cluster import Checkpoint, Outcome, PerUnit, Piece, Stored, Where, Work
+from hotswap.cluster.dispatch import Dispatch
+from hotswap.cluster.joining import join
+from hotswap.data import load_digits
+from hotswap.errors import StudyError, UnsupportedError
+from hotswap.studies import StudySpec, Unit
+from hotswap.studies.running.clustered import check_unwritten, run_on_cluster
+from hotswap.studies.running.train import RunOptions
+from hotswap.studies.storage.store import Store
+from tests.children import PATIENCE, child, hotswap_command
+from tests.cluster.nodes import add_nodes, cluster_of, kill_node
+from tests.studies.running.test_train import TOML, TOY, Quiet, assert_same, run
+
+STUDY: StudySpec = replace(TOY, seeds=(0,), epochs=120)  # about a second for each unit
+OPTIONS = RunOptions(checkpoint_epochs=20)
+UNITS = [f"{name}-b{size}" for name in ("adadelta", "ducb", "sgd") for size in (128, 64)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_of(2) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    run(folder, STUDY, OPTIONS)
+    return folder
+
+
+class Watchful(Quiet):
+    """Does something once, after so many epochs of all units together."""
+
+    def __init__(self, after: int, deed: Callable[[], object]) -> None:
+        super().__init__()
+        self.after, self.deed = after, deed
+
+    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+        super().epoch_done(unit, epoch, alive, seconds)
+        if self.epochs == self.after:
+            self.deed()
+
+
+def train(folder: Path, listener: Quiet, *, storage: Path | None = None, **more: Any) -> Outcome:
+    where = None if storage is None else str(storage)
+    with (
+        join(None, PerUnit(), where, listener.say) as joined,
+        Store.create(folder, STUDY, precision="fp32") as store,
+    ):
+        return run_on_cluster(store, STUDY, load_digits(), OPTIONS, listener, joined, **more)
+
+
+def test_the_metrics_are_those_of_one_machine(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+    quiet = Quiet()
+    assert train(tmp_path, quiet) == Outcome(6, 0, {})
+    assert_same(tmp_path, whole)
+    assert sorted(quiet.began) == [(unit, 0) for unit in UNITS]
+    assert quiet.epochs == 6 * STUDY.epochs
+    here, there = ({path.relative_to(f) for path in f.glob("checkpoints/*/epoch-*")} for f in (tmp_path, whole))
+    assert here == there
+    with Store.open(tmp_path) as store:
+        assert {unit.state for unit in store.summary().units} == {"done"}
+
+
+def test_checkpoints_in_a_storage_survive_a_node_and_a_worker(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+    study, storage = tmp_path / "study", tmp_path / "storage"
+
+    def kill_both() -> None:
+        with Store.open(study) as store:
+            places = [unit.where for unit in store.summary().units if "process" in unit.where]
+        os.kill(int(places[-1].rpartition(" ")[2]), signal.SIGKILL)
+        kill_node(cluster, cluster.worker_nodes.copy().pop())
+        add_nodes(cluster, 1)
+
+    watchful = Watchful(150, kill_both)
+    assert train(study, watchful, storage=storage) == Outcome(6, 0, {})
+    assert_same(study, whole)
+    assert any("was interrupted" in said for said in watchful.said)
+    assert any(epoch > 0 for _, epoch in watchful.began)
+    names = sorted(path.name for path in study.glob("checkpoints/sgd-b128-*/*"))
+    assert names == ["epoch-000100.stored", "epoch-000120.stored"]
+    assert len(list(storage.glob("*/sgd-b128/*"))) == 2
+
+
+def test_a_node_that_dies_while_checkpoints_come_back(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+    def kill_one() -> None:
+        kill_node(cluster, cluster.worker_nodes.copy().pop())
+        add_nodes(cluster, 1)
+
+    watchful = Watchful(150, kill_one)
+    assert train(tmp_path, watchful) == Outcome(6, 0, {})
+    assert_same(tmp_path, whole)
+    assert [said for said in watchful.said if "was interrupted: its node died" in said]
+    assert len(watchful.began) > 6
+
+
+def test_it_stops_at_checkpoints_and_goes_on_here(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+    stopping: list[bool] = []
+    watchful = Watchful(10, lambda: stopping.append(True))
+    outcome = train(tmp_path, watchful, asked_to_stop=lambda: bool(stopping))
+    assert outcome.left
+    again = run(tmp_path, STUDY, OPTIONS)  # without a cluster: the folder is one as any
+    assert any(epoch > 0 for _, epoch in again.began)
+    assert_same(tmp_path, whole)
+
+
+TEXT = TOML.format(epochs=STUDY.epochs).replace("seeds = [0, 1]", "seeds = [0]")
+
+
+def wait_for_epochs(folder: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        if (folder / "ledger.sqlite").exists():
+            with Store.open(folder) as store:
+                if any(unit.epochs_done and "process" in unit.where for unit in store.summary().units):
+                    return
+        time.sleep(0.05)
+    pytest.fail("It was not seen in the middle of a unit.")
+
+
+def test_the_command_is_killed_then_interrupted_then_goes_on(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "study.toml", tmp_path / "out"
+    file.write_text(TEXT, encoding="utf-8")
+    words = ("study", "run", str(file), "--out", str(out), "--on", "ray", "--address", cluster.address)
+    for number in (signal.SIGKILL, signal.SIGINT):
+        with child(hotswap_command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            wait_for_epochs(out, process)
+            with pytest.raises(StudyError, match=f"is being written to by process {process.pid}, and"):
+                check_unwritten(out)
+            process.send_signal(number)
+            said, _ = process.communicate(timeout=PATIENCE)
+        if number is signal.SIGINT:
+            assert "Stopped at checkpoints. Run the same command again" in said
+            assert process.returncode == 128 + signal.SIGINT
+    train(out, Quiet())
+    assert_same(out, whole)
+
+
+@dataclass
+class Notes:
+    """A keeper without a folder."""
+
+    last: dict[str, Checkpoint | Stored] = field(default_factory=dict)
+    received: dict[str, list[Any]] = field(default_factory=dict)
+    began: list[str] = field(default_factory=list)
+    ended: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def take_up(self, unit: str) -> bool:
+        return unit != "taken"
+
+    def checkpoints(self, unit: str) -> Sequence[Checkpoint | Stored]:
+        return [self.last[unit]] if unit in self.last else []
+
+    def begins(self, unit: str, where: Where) -> None:
+        self.began.append(unit)
+
+    def receive(self, unit: str, message: object) -> None:
+        self.received.setdefault(unit, []).append(message)
+
+    def keep(self, unit: str, checkpoint: Checkpoint | Stored) -> None:
+        self.last[unit] = checkpoint
+
+    def interrupted(self, unit: str, why: str) -> None:
+        self.said.append(f"{unit}: {why}")
+
+    def put_down(self, unit: str, *, finished: bool, error: str = "") -> None:
+        self.ended[unit] = (finished, error)
+
+
+def counting() -> Work:
+    """Counts to four, with a checkpoint at each number; made here, since workers cannot import the tests."""
+
+    def count(payload: str, shared: str, desk: Any) -> Iterator[bool]:
+        start = desk.latest(int, desk.post) or 0
+        for number in range(start + 1, 5):
+            if payload == "raises" and number == 3:
+                raise ValueError("three is too many\nfor this one")
+            if payload == "dies" and number == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            desk.post((shared, number))
+            desk.save(number, b"%d" % number)
+            yield number == 4
+            if payload == "stumbles" and number < 4:
+                raise ValueError(f"after {number}")
+
+    return count
+
+
+def test_three_failures_are_the_end_of_a_unit_and_of_no_other(cluster: Cluster) -> None:
+    notes = Notes()
+    names = ["raises", "dies", "stumbles", "taken", "well"]
+    with join(None, PerUnit(), None, print) as joined:
+        outcome = Dispatch(joined, counting(), "shared", notes).run(Piece(name, name) for name in names)
+    assert (outcome.finished, outcome.left) == (2, 1)
+    assert outcome.failed["raises"] == "ValueError: three is too many"
+    assert outcome.failed["dies"].startswith("its worker died (")
+    assert set(outcome.failed) == {"raises", "dies"}
+    assert [notes.began.count(name) for name in names] == [3, 3, 4, 0, 1]  # "stumbles" has a new checkpoint each time
+    assert notes.received["well"] == [("shared", number) for number in (1, 2, 3, 4)]
+    assert notes.received["raises"] == [("shared", 1), ("shared", 2)]
+    assert notes.ended["well"] == (True, "")
+    assert not notes.ended["raises"][0]
+    assert "for this one" in notes.ended["raises"][1]
+
+
+def test_nodes_with_another_hotswap_get_no_units(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "hotswap").mkdir()
+    (tmp_path / "hotswap" / "__init__.py").write_text("")
+    (tmp_path / "hotswap" / "_version.py").write_text('__version__ = "0.0.1"')
+    odd = PerUnit(others=(("odd", 1.0),))
+    (old,) = add_nodes(cluster, 1, resources={"odd": 1}, env_vars={"PYTHONPATH": str(tmp_path)})
+    try:
+        sentence = r"No node of the cluster has hotswap .*; install the same there"
+        with pytest.raises(UnsupportedError, match=sentence), join(None, odd, None, print):
+            pass
+        (new,) = add_nodes(cluster, 1, resources={"odd": 1})
+        said: list[str] = []
+        try:
+            with join(None, odd, None, said.append) as joined:
+                assert joined.refused == {old.node_id}
+                joined.refused.clear()  # as if it had come later
+                outcome = Dispatch(joined, counting(), "shared", Notes()).run([Piece(str(n), "well") for n in range(6)])
+            assert outcome == Outcome(6, 0, {})
+            assert joined.refused == {old.node_id}
+            assert "has hotswap 0.0.1, and this command" in said[0]
+        finally:
+            kill_node(cluster, new)
+    finally:
+        kill_node(cluster, old)
