@@ -20,6 +20,7 @@ __all__ = [
     "warn_of_raising_lane",
     "warn_of_raising_trial",
     "warn_of_the_same_loss",
+    "warn_of_the_top",
 ]
 
 OURS = ("hotswap", "torch", "contextlib")
@@ -90,6 +91,15 @@ def _text(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""
     return f"{type(error).__name__}({text[:200]!r})" if text else type(error).__name__
+
+
+def warn_of_the_top(values: Iterable[tuple[str, object]]) -> None:
+    """The largest rate is taken again and again, and the loss does not fall."""
+    warn(
+        f"The rate has sat at the top of its grid, {_shown(values)}, for 200 steps, and the loss does not fall. Such a "
+        "step lowers the loss of its own minibatch, and may spoil the rest: give smaller rates in arms, and watch a "
+        "validation loss. This is said once."
+    )
 
 
 def warn_of_no_search(values: Iterable[tuple[str, object]]) -> None:
