@@ -50,7 +50,8 @@ def warn_of_another_loss(first: float, again: float, *, recorded: bool) -> None:
     """A closure that gives another loss at the same parameters makes a search meaningless."""
     advice = (
         "load and augment the minibatch outside of it, draw random numbers with torch's default generator, which a "
-        "step rewinds for every trial, and leave model.train() and model.eval() to the loop."
+        "step rewinds for every trial, return a hidden state that goes on beside the loss instead of setting it, and "
+        "leave model.train() and model.eval() to the loop."
         if recorded
         else "call the model and backward() inside `with optimizer.gradient_pass():`, so that trials see the same "
         "dropout masks and buffers, and pass the loss of the same minibatch."
