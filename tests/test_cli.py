@@ -103,6 +103,7 @@ def test_the_demo_gives_everyone_the_same_start(offline: None) -> None:
         train(contender, data, settings, lambda _, loss, losses=losses: losses.append(loss))
         first[contender.name] = losses
     assert len({losses[0] for losses in first.values()}) == 1
+    assert "AdamW" in first  # as torch has it: what a newcomer would take instead
     assert first["SGD, rate 1"][-1] != first["SGD, rate 0.1"][-1]
 
 

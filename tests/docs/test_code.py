@@ -46,6 +46,12 @@ def test_python_on_the_pages_runs(tmp_path: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readmes_first_example_runs_when_it_is_pasted() -> None:
+    done = run("-c", fences(ROOT / "README.md", "python")[0])
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 16  # a line for each minibatch
+
+
 @pytest.mark.skipif(find_spec("nbclient") is None, reason="nbclient is not installed")
 def test_the_notebook_runs_from_top_to_bottom() -> None:
     done = run("-c", RUN_NOTEBOOK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -32,6 +33,18 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path: Pat
 def test_the_reference_has_every_public_name() -> None:
     shown = set(re.findall(r"^::: hotswap\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE))
     assert shown - {"reference"} == set(hotswap.__all__) - {"__version__"}
+
+
+def test_the_reference_shows_no_base_class_that_it_does_not_have() -> None:
+    """Bases are shown, unless a page says otherwise: those of ours must be in the reference themselves."""
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^::: (hotswap[\w.]*)\n((?: +.*\n)*)", text, re.MULTILINE)
+    shown = {id(resolve_name(name)) for name, _ in entries}
+    for name, options in entries:
+        thing = resolve_name(name)
+        if isinstance(thing, type) and "show_bases: false" not in options:
+            ours = [base for base in thing.__bases__ if base.__module__.startswith("hotswap")]
+            assert all(id(base) in shown for base in ours), name
 
 
 def test_pages_speak_of_nothing_that_readers_do_not_have() -> None:

@@ -193,7 +193,7 @@ def backwarded(loss: torch.Tensor) -> torch.Tensor:
 
 def test_the_checkpoint_of_another_base() -> None:
     saved = HotSwapSGD(NET.parameters()).state_dict()
-    optimizer = HotSwap(torch.optim.Adam(NET.parameters()))
+    optimizer = HotSwap(torch.optim.Adam(NET.parameters()), {"lr": hotswap.log_grid()})
     with pytest.raises(CheckpointError, match=r"have no betas and no eps, which Adam needs; construct the optimizer"):
         optimizer.load_state_dict(saved)
     optimizer.step(loss_of(NET, BATCH))

@@ -81,8 +81,8 @@ def steps_per_epoch(data: Dataset, settings: DemoSettings) -> int:
 
 
 def contenders(data: Dataset, settings: DemoSettings) -> list[Contender]:
-    """Hot swapping as in the paper, with one arm of headroom, a race of AdamW, AdaDelta as in the paper, SGD at several
-    rates. The race is left out where there are fewer steps than it has rounds."""
+    """Hot swapping as in the paper, with one arm of headroom, a race of AdamW, AdamW as torch has it, AdaDelta as in
+    the paper, SGD at several rates. The race is left out where there are fewer steps than it has rounds."""
     steps = settings.epochs * steps_per_epoch(data, settings)
     least = min(20, steps // ROUNDS)
     race = Contender("AdamW in a race", lambda p: Race(torch.optim.AdamW(p), total_steps=steps, least=least))
@@ -90,6 +90,7 @@ def contenders(data: Dataset, settings: DemoSettings) -> list[Contender]:
         Contender("HotSwapSGD", HotSwapSGD),
         Contender("HotSwapSGD, headroom 1", lambda p: HotSwapSGD(p, search=Backtracking(headroom=1))),
         *([race] if least else []),
+        Contender("AdamW", torch.optim.AdamW),
         Contender("AdaDelta", lambda p: torch.optim.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6)),
         *(Contender(f"SGD, rate {rate:g}", partial(torch.optim.SGD, lr=rate), tuned=True) for rate in settings.rates),
     ]

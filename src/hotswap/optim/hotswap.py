@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hotswap.arms import Arms, Value, log_grid
+from hotswap.arms import Arms, Value
 from hotswap.bandits import Bandit, DiscountedUCB, FactoredBandit
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.guards import Guard
 from hotswap.optim.adapters import Closure
+from hotswap.optim.adaptive import TopWatch, default_rates, is_adaptive
 from hotswap.optim.deciding import Deciding, Decision
 from hotswap.optim.guarding import Guarding
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
@@ -29,7 +30,7 @@ from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord
 from hotswap.optim.setters import Setter, Setters
 from hotswap.optim.untried import Untried, pace_for
-from hotswap.optim.user_warnings import warn_of_no_search
+from hotswap.optim.user_warnings import warn_of_no_search, warn_of_the_top
 from hotswap.optim.validation import check_parts, initial_lr, refuse_no_search
 from hotswap.optim.wrapping import Memory
 from hotswap.pacing import When
@@ -43,14 +44,15 @@ __all__ = ["HotSwap"]
 class HotSwap(Deciding):
     """Swap hyperparameters of `base_optimizer` while it trains, guided by a bandit and protected by a search.
 
-        optimizer = HotSwap(torch.optim.Adam(model.parameters()), {"lr": log_grid(1e-1, 1e-6, 21)}, module=model)
+        optimizer = HotSwap(torch.optim.Adam(model.parameters()), module=model)
         for x, y in loader:
             loss = optimizer.step(lambda: loss_fn(model(x), y))
 
     Args:
         base_optimizer: turns a gradient into an update; its state advances exactly once per step.
-        arms: what may be swapped, by hyperparameter name; the default is `{"lr": log_grid()}`. Arms over `lr` alone
-            cost one pass over the parameters per trial if the base's step is linear in its rate, as those of SGD,
+        arms: what may be swapped, by hyperparameter name; the default is `{"lr": log_grid()}`, and around Adam and its
+            kin, whose steps are as long as their rate, `{"lr": log_grid(1e-2, 1e-6, 17)}`. Arms over `lr` alone cost
+            one pass over the parameters per trial if the base's step is linear in its rate, as those of SGD,
             Adam(W), RMSprop, AdaDelta and their kin are; others restore and repeat the base's step.
         bandit: proposes the arm a step starts from; the default is `DiscountedUCB()`.
         search: walks from there to other arms; the default is `Backtracking()`.
@@ -125,7 +127,7 @@ class HotSwap(Deciding):
         if arms is not None and not isinstance(arms, Mapping):
             raise SettingError("HotSwap(arms=...): name what is swapped, as in arms={'lr': hotswap.log_grid()}.")
         self.base = base_optimizer
-        self.arms = Arms.of({"lr": log_grid()} if arms is None else arms)
+        self.arms = Arms.of({"lr": default_rates(base_optimizer)} if arms is None else arms)
         self.bandit = DiscountedUCB() if bandit is None else bandit
         self.search = Backtracking() if search is None else search
         self.reward = LogReduction() if reward is None else reward
@@ -146,6 +148,8 @@ class HotSwap(Deciding):
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # Optimizer.__init__ has replaced it by an empty one
         self._memory = Memory(self._fresh_bandit_state(), float(self.reward.start(1)[0]), in_force=smallest)
+        if is_adaptive(base_optimizer) and self.arms.names[-1] == "lr" and self.arms.row > 1:
+            self._memory.top = TopWatch()
         self._setters.to(smallest)  # when nothing can go wrong any more
         self._setters.keep()
 
@@ -199,6 +203,7 @@ class HotSwap(Deciding):
         else:
             rewards = self._learn(decision, arm)
             self._record(arm, start, rewards)
+            self._watch_the_top(arm, start.seen)
             if verdict.keep:
                 self._watch_the_base()
         return start.loss
@@ -281,6 +286,13 @@ class HotSwap(Deciding):
             aux=start.aux,
             start_evaluations=probe.start_evaluations,
         )
+
+    def _watch_the_top(self, arm: int | None, loss: float) -> None:
+        """Around Adam and its kin: a word, once, where the largest rate is taken all the time and does not help."""
+        watch = self._memory.top
+        if watch is not None and watch.sees(loss, top=arm is not None and arm % self.arms.row == 0):
+            self._memory.top = None
+            warn_of_the_top(self._applied(0).items())
 
     # --- steps that a framework makes, or that are made in parts ------------------------------------------------------
 

@@ -20,6 +20,7 @@ __all__ = [
     "warn_of_raising_lane",
     "warn_of_raising_trial",
     "warn_of_the_same_loss",
+    "warn_of_the_top",
 ]
 
 OURS = ("hotswap", "torch", "contextlib")
@@ -49,7 +50,8 @@ def warn_of_another_loss(first: float, again: float, *, recorded: bool) -> None:
     """A closure that gives another loss at the same parameters makes a search meaningless."""
     advice = (
         "load and augment the minibatch outside of it, draw random numbers with torch's default generator, which a "
-        "step rewinds for every trial, and leave model.train() and model.eval() to the loop."
+        "step rewinds for every trial, return a hidden state that goes on beside the loss instead of setting it, and "
+        "leave model.train() and model.eval() to the loop."
         if recorded
         else "call the model and backward() inside `with optimizer.gradient_pass():`, so that trials see the same "
         "dropout masks and buffers, and pass the loss of the same minibatch."
@@ -90,6 +92,15 @@ def _text(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""
     return f"{type(error).__name__}({text[:200]!r})" if text else type(error).__name__
+
+
+def warn_of_the_top(values: Iterable[tuple[str, object]]) -> None:
+    """The largest rate is taken again and again, and the loss does not fall."""
+    warn(
+        f"The rate has sat at the top of its grid, {_shown(values)}, for 200 steps, and the loss does not fall. Such a "
+        "step lowers the loss of its own minibatch, and may spoil the rest: give smaller rates in arms, and watch a "
+        "validation loss. This is said once."
+    )
 
 
 def warn_of_no_search(values: Iterable[tuple[str, object]]) -> None:

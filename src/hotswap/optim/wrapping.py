@@ -11,6 +11,7 @@ from hotswap.arms import Arms
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit
 from hotswap.optim.adapters import Closure
+from hotswap.optim.adaptive import TopWatch
 from hotswap.optim.guarding import Guarding
 from hotswap.optim.probing import ClosureChecks, Probe
 from hotswap.optim.probing.agreement import ProcessGroup
@@ -60,6 +61,8 @@ class Memory:
     """What decides whether the next step searches; as it is where every step does."""
     missed: list[Told | None] = field(default_factory=list)
     """What the bandit has not been told yet: an entry for each step that did not need its proposal, see `catch_up`."""
+    top: TopWatch | None = None
+    """Whether the rate sits at the top of its grid; None where nobody looks, or has looked enough."""
     last_step: StepRecord | Brief | None = None
     proposal: Proposal | None = None
     """For the next step, made when the bandit has just learned."""

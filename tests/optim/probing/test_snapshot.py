@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -111,6 +113,44 @@ def test_an_exception_in_a_trial_leaves_what_one_forward_leaves() -> None:
     with pytest.raises(KeyboardInterrupt):
         optimizer.step(closure)
     assert net[1].num_batches_tracked == 1
+
+
+def test_a_closure_that_sets_a_hidden_state_is_noticed() -> None:
+    torch.manual_seed(0)
+    lstm, head = nn.LSTM(5, 16, batch_first=True), nn.Linear(16, 3)
+    optimizer, hidden = HotSwapSGD(nn.ModuleList([lstm, head])), None
+    said: list[str] = []
+
+    def closure(x: Tensor, y: Tensor) -> Tensor:
+        nonlocal hidden
+        out, hidden = lstm(x[:, None], None if hidden is None else tuple(part.detach() for part in hidden))
+        return cross_entropy(head(out[:, 0]), y)
+
+    for x, y in batches(100):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            optimizer.step(lambda x=x, y=y: closure(x, y))
+        said += [str(warning.message) for warning in seen]
+    assert len(said) == 1
+    assert "return a hidden state that goes on beside the loss instead of setting it" in said[0]
+
+
+def test_a_hidden_state_beside_the_loss_goes_on_once_a_step() -> None:
+    torch.manual_seed(0)
+    lstm, head = nn.LSTM(5, 16, batch_first=True), nn.Linear(16, 3)
+    optimizer, hidden = HotSwapSGD(nn.ModuleList([lstm, head])), None
+    for x, y in batches(12):  # warnings are errors
+
+        def closure(x: Tensor = x, y: Tensor = y, before: Any = hidden) -> tuple[Tensor, Any]:
+            out, after = lstm(x[:, None], before)
+            return cross_entropy(head(out[:, 0]), y), after
+
+        with torch.no_grad():
+            expected = closure()[1]
+        optimizer.step(closure)
+        hidden = optimizer.last_step.aux  # type: ignore[union-attr]
+        assert all(map(torch.equal, hidden, expected))
+        assert not any(part.requires_grad for part in hidden)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,18 @@ from hotswap.data import load_digits
 from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
 from hotswap.report.extensions.costs import with_costs
-from hotswap.studies import PAPER, RACES, RACES_50, STUDIES, ConvolutionalSpec, RaceFamily, StudySpec, load_study
+from hotswap.searches import Backtracking, FirstDecrease
+from hotswap.studies import (
+    PAPER,
+    RACES,
+    RACES_50,
+    STUDIES,
+    ConvolutionalSpec,
+    HotSwapFamily,
+    RaceFamily,
+    StudySpec,
+    load_study,
+)
 from hotswap.studies.running import timing
 from hotswap.studies.running.timing import time_minibatches
 from hotswap.studies.running.train import RunOptions
@@ -173,6 +184,18 @@ def test_a_round_is_a_share_and_a_number_of_lanes(wrong: Any) -> None:
 def test_too_few_steps_for_the_rounds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"these rounds need at least 60 steps, or a smaller least than 20"):
         run(tmp_path, replace(STUDY, families=(RaceFamily(),), epochs=5), OPTIONS)
+
+
+def test_the_study_of_the_first_decrease() -> None:
+    study = STUDIES["first_decrease"]
+    assert (study.batch_sizes, study.seeds, study.epochs) == (PAPER.batch_sizes, PAPER.seeds, PAPER.epochs)
+    searches = {family.name: family.search for family in study.families if isinstance(family, HotSwapFamily)}
+    assert searches == {
+        "paper": Backtracking(),
+        "first_decrease": FirstDecrease(),
+        "first_headroom": FirstDecrease(headroom=1),
+    }
+    assert len(study.runs()) == 60
 
 
 def test_the_studies_that_come_with_it() -> None:

@@ -165,7 +165,11 @@ def test_a_record_is_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_folder_is_of_one_study_and_one_precision(tmp_path: Path) -> None:
     Store.create(tmp_path, study(), precision="fp32").close()
     other = study(name="other", network=NetworkSpec(hidden=(5,)))
-    with pytest.raises(StudyError, match=r"holds the study 'small' \(\w{12}\), not 'other' \(\w{12}\); choose another"):
+    names, differ = (
+        r"holds the study 'small' \(\w{12}\), not 'other' \(\w{12}\)",
+        r"network hidden is \[\d+\], not \[5\]",
+    )
+    with pytest.raises(StudyError, match=f"{names}: there {differ}; choose another"):
         Store.create(tmp_path, other, precision="fp32")
     with pytest.raises(StudyError, match="computed in fp32 with float32 weights, not in tf32 with float32"):
         Store.create(tmp_path, study(), precision="tf32")

@@ -265,16 +265,36 @@ class StudySpec:
         Results with the same fingerprint belong together: which batch sizes, seeds, grid values and epochs were
         chosen says which results there are, not what they are, and a name says nothing at all.
         """
+        canonical = json.dumps(self._decisive(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def _decisive(self) -> dict[str, Any]:
         constants = {family.name: family.constants() for family in self.families + self.set_aside}
-        decisive = {
+        return {
             "dataset": self.dataset,
             "train_images": self.train_images,
             "network": self.network.constants(),
             "families": {name: values for name, values in constants.items() if values},
             "data_seed": self.data_seed,
         }
-        canonical = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def differences(self, other: StudySpec) -> list[str]:
+        """What makes the fingerprints of two studies different: `network hidden is [500], not [100]`."""
+        own, others = (_flat(json.loads(json.dumps(study._decisive()))) for study in (self, other))
+        return [
+            f"{name} is {own.get(name, 'not there')}, not {others.get(name, 'there')}"
+            for name in dict.fromkeys((*own, *others))
+            if name not in own or name not in others or own[name] != others[name]
+        ]
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """The values of nested tables, by the names on the way to them; that a table is one of families goes without."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        path = before if name == "families" else f"{before} {name}".strip()
+        found |= _flat(value, path) if isinstance(value, dict) and value else {path: value}
+    return found
 
 
 _OBJECTS = ("network", "families", "set_aside")

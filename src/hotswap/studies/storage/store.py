@@ -161,9 +161,13 @@ class Store:
     def check(self, study: StudySpec, *, precision: str, dtype: str) -> None:
         """Raise a StudyError for another study than the folder's, or the same one computed otherwise."""
         if study.fingerprint() != self.fingerprint:
+            found = self.study.differences(study)
+            differ = (
+                f": there {'; '.join(found[:3])}{f'; and {len(found) - 3} more' if found[3:] else ''}" if found else ""
+            )
             raise StudyError(
                 f"{self.folder} holds the study {self.study.name!r} ({self.fingerprint[:12]}), not {study.name!r} "
-                f"({study.fingerprint()[:12]}); choose another folder."
+                f"({study.fingerprint()[:12]}){differ}; choose another folder."
             )
         if (precision, dtype) != (self.precision, self.dtype):
             raise StudyError(
