@@ -24,6 +24,7 @@ from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.closures import Request, as_trial, request_of
+from hotswap.optim.probing.grad_mode import grad_mode
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, restore_state
@@ -457,23 +458,23 @@ class Race(Wrapper):
 
     # --- after the race -----------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def _run_on(self, request: Request) -> StartPoint:
         """A step of the winner, whose loss is looked at now and then: to read it in every step would take time."""
         course, probe, factor = self._course, self._probe, self._factor()
         since = course.step - (course.won or 0)
         look = since % LOOK == 0
-        with probe:
-            start = probe.gradient_pass(request, trials=False, read=look)
-            back = look and self._has_diverged(start.seen)
-            if not back and not start.overflow:
-                if look and (course.kept is None or since % KEEP == 0):
-                    course.kept = None  # its memory is free for the new one
-                    course.kept = Snapshot.of(probe)
-                probe.take_untried(course.leader, factor)
-        if back:
-            self._go_back()
-        self._count_step_of_winner(factor, start.loss, start.aux, back=back)
+        with grad_mode(False):
+            with probe:
+                start = probe.gradient_pass(request, trials=False, read=look)
+                back = look and self._has_diverged(start.seen)
+                if not back and not start.overflow:
+                    if look and (course.kept is None or since % KEEP == 0):
+                        course.kept = None  # its memory is free for the new one
+                        course.kept = Snapshot.of(probe)
+                    probe.take_untried(course.leader, factor)
+            if back:
+                self._go_back()
+            self._count_step_of_winner(factor, start.loss, start.aux, back=back)
         return start
 
     def _count_step_of_winner(self, factor: float, loss: Tensor, aux: object = None, *, back: bool = False) -> None:
