@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from hotswap import DataError, __version__
 from hotswap.cli import app
 from hotswap.data import Dataset, load_digits
-from hotswap.demo import DemoSettings, Outcome, contenders, load_data, race, steps_per_epoch, train
+from hotswap.demo import DemoSettings, Outcome, contenders, load_data, steps_per_epoch, train, training
 from hotswap.demo.figure import draw, save
 from hotswap.studies import STUDIES
 from tests.children import PATIENCE, child, hotswap_command
@@ -75,7 +75,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object) -> Dataset:
         raise DataError("MNIST cannot be had.")
 
-    monkeypatch.setattr(race, "load_mnist", unreachable)
+    monkeypatch.setattr(training, "load_mnist", unreachable)
 
 
 def test_the_demo_falls_back_to_digits_says_so_and_draws(offline: None, tmp_path: Path) -> None:

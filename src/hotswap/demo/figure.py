@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hotswap.demo.race import Outcome
+from hotswap.demo.training import Outcome
 from hotswap.files import replacing
 
 __all__ = ["draw", "save"]

@@ -26,6 +26,7 @@ from hotswap.optim.guarding import Guarding
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.closures import Request, request_of
+from hotswap.optim.probing.grad_mode import grad_mode
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord
 from hotswap.optim.setters import Setter, Setters
@@ -192,7 +193,7 @@ class HotSwap(Deciding):
             self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        with torch.no_grad(), self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
+        with grad_mode(False), self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
             start = probe.gradient_pass(request, trials=self._may_search(), survey=self._is_new_to_guard)
             verdict = self._judge(start.seen)  # f(θ; B); there is g(θ; B), too
             if not verdict.back:

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map_only
 
 from hotswap.errors import ClosureError
 from hotswap.optim.adapters import Closure, unwrapped
+from hotswap.optim.probing.grad_mode import grad_mode
 from hotswap.optim.probing.gradients import NO_GRADIENTS, LossScale
 from hotswap.optim.probing.losses import LossReader
 from hotswap.optim.probing.stale_gradients import GradientWatch, refuse_addition
@@ -138,7 +139,7 @@ def run_gradient_pass(
     `reader` is told the loss between forward and backward, where there is a time between them; None if nobody reads it.
     """
     factor = 1.0 if scale is None else scale.value
-    with torch.enable_grad():
+    with grad_mode(True):
         if isinstance(closure, WithBackward):
             for parameter in parameters:
                 parameter.grad = None

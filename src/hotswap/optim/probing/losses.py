@@ -18,7 +18,7 @@ class LossReader:
 
     def __init__(self) -> None:
         self._host: Tensor | None = None
-        """In memory that a GPU can write to by itself."""
+        """In memory that a GPU can write to by itself; of the loss's own type, which would be converted first."""
         self._events: dict[torch.device, torch.cuda.Event] = {}
         self._copied: torch.cuda.Event | None = None
         """What says that the copy is there; None if none was asked for."""
@@ -27,12 +27,13 @@ class LossReader:
         """Start to copy a loss that was just computed; on other devices than a GPU there is nothing to gain."""
         if not loss.is_cuda or type(loss) is not Tensor:
             return
-        if self._host is None:
-            self._host = torch.empty((), dtype=torch.float64, pin_memory=True)
+        if self._host is None or self._host.dtype is not loss.dtype:
+            self._host = torch.empty((), dtype=loss.dtype, pin_memory=True)
         device = loss.device
         if device not in self._events:
             self._events[device] = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._host.copy_(loss.detach().reshape(()), non_blocking=True)
+        found = loss.detach()
+        self._host.copy_(found if found.dim() == 0 else found.reshape(()), non_blocking=True)
         self._copied = self._events[device]
         self._copied.record(torch.cuda.current_stream(device))
 

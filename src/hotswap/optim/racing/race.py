@@ -25,6 +25,7 @@ from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.closures import Request, as_trial, request_of
 from hotswap.optim.probing.failures import is_of_the_rate
+from hotswap.optim.probing.grad_mode import grad_mode
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, restore_state
@@ -310,26 +311,25 @@ class Race(Wrapper):
         """The gradient pass of a lane, and the base's step along it."""
         probe = self._probe
         with probe:
-            with as_trial(lane.number != self._course.leader), self._lane_may_fail():
-                start = probe.gradient_pass(request, trials=False, survey=True)
+            with as_trial(lane.number != self._course.leader):
+                try:
+                    start = probe.gradient_pass(request, trials=False, survey=True)
+                except Exception as error:
+                    if not self._may_have_diverged(error):
+                        raise
+                    raise _LaneFailedError(error) from error
             if not start.overflow:
                 self._watched(lane, partial(probe.take_untried, lane.number, factor))
         return start
 
-    @contextmanager
-    def _lane_may_fail(self) -> Iterator[None]:
-        """Around a gradient pass that may raise because its lane has diverged, see `is_of_the_rate`.
+    def _may_have_diverged(self, error: Exception) -> bool:
+        """Whether a gradient pass may have raised because its lane has diverged, see `is_of_the_rate`.
 
         In the first step all lanes have the weights of the start, and there is nobody to blame but the closure. Of
         several processes, one that left a pass would meet the others in the exchange of another lane's gradients.
         """
-        try:
-            yield
-        except Exception as error:
-            course = self._course
-            if course.step == course.begun or self._agreement.active() or not is_of_the_rate(error):
-                raise
-            raise _LaneFailedError(error) from error
+        course = self._course
+        return course.step != course.begun and not self._agreement.active() and is_of_the_rate(error)
 
     def _warn_of_failure(self, lane: Lane, error: Exception, factor: float) -> None:
         if self._probe.checks.first_time("raising lane"):
@@ -507,31 +507,33 @@ class Race(Wrapper):
 
     # --- after the race -----------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def _run_on(self, request: Request) -> StartPoint:
         """A step of the winner, whose loss is looked at now and then: to read it in every step would take time."""
         course, probe, factor = self._course, self._probe, self._factor()
         since = course.step - (course.won or 0)
         look = since % LOOK == 0
-        with probe:
-            try:
-                with self._lane_may_fail():
-                    start = probe.gradient_pass(request, trials=False, read=look)
-            except _LaneFailedError as failure:
-                if self._weights_are_finite():
-                    raise failure.error from None
-                start, back = self._nothing_seen(), True  # it has diverged since it was last looked at
-            else:
-                back = look and self._has_diverged(start.seen)
-            if not back and not start.overflow:
-                if look and (course.kept is None or since % KEEP == 0):
-                    course.kept = None  # its memory is free for the new one
-                    course.kept = Snapshot.of(probe)
-                probe.take_untried(course.leader, factor)
-        if back:
-            self._go_back()
-        self._count_step_of_winner(factor, start.loss, start.aux, back=back)
+        with grad_mode(False):
+            with probe:
+                start, back = self._pass_of_winner(request, look=look)
+                if not back and not start.overflow:
+                    if look and (course.kept is None or since % KEEP == 0):
+                        course.kept = None  # its memory is free for the new one
+                        course.kept = Snapshot.of(probe)
+                    probe.take_untried(course.leader, factor)
+            if back:
+                self._go_back()
+            self._count_step_of_winner(factor, start.loss, start.aux, back=back)
         return start
+
+    def _pass_of_winner(self, request: Request, *, look: bool) -> tuple[StartPoint, bool]:
+        """The gradient pass of the winner, and whether it has diverged since it was last looked at."""
+        try:
+            start = self._probe.gradient_pass(request, trials=False, read=look)
+        except Exception as error:
+            if not self._may_have_diverged(error) or self._weights_are_finite():
+                raise
+            return self._nothing_seen(), True
+        return start, look and self._has_diverged(start.seen)
 
     def _count_step_of_winner(self, factor: float, loss: Tensor, aux: object = None, *, back: bool = False) -> None:
         course, probe = self._course, self._probe

@@ -47,10 +47,10 @@ class with_values:  # noqa: N801 (used as a function; made by `contextmanager`, 
         self._saved: list[ParamGroup] = []
 
     def __enter__(self) -> None:
-        values, groups = self._values, self._base.param_groups
-        rates = [values["lr"] * self._scale(group) for group in groups] if "lr" in values else None
-        self._saved = [{name: group[name] for name in values if name in group} for group in groups]
+        values, groups, scale = self._values, self._base.param_groups, self._scale
+        rates = [values["lr"] * scale(group) for group in groups] if "lr" in values else None
         for place, group in enumerate(groups):
+            self._saved.append({name: group[name] for name in values if name in group})
             group.update(values)
             if rates is not None:
                 group["lr"] = rates[place]
