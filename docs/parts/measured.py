@@ -16,7 +16,7 @@ from hotswap.report.origin import origin_of
 from hotswap.report.results import Results, load_results
 from hotswap.report.summaries import at_epoch
 from hotswap.report.tables import markdown, timing_grid
-from hotswap.report.tuning import price_of_tuning
+from hotswap.report.tuning import Measure, Trainings, Tuning, price_of_tuning
 from hotswap.studies.paper import BEST_TEST_ERROR, MEDIAN_TEST_ERROR
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,9 +150,9 @@ def lowest() -> str:
     return "; ".join(parts)
 
 
-def tuning(measure: str) -> list[str]:
+def tuning(measure: Measure) -> list[str]:
     """How many trainings of SGD, at settings drawn at random, match one run of DUCB; nothing where data are missing."""
-    curve = price_of_tuning(results().metrics, measure)  # type: ignore[arg-type]
+    curve = price(measure)
     if curve is None:
         return []
     what = "test error" if measure == "test_error" else "training objective"
@@ -160,13 +160,46 @@ def tuning(measure: str) -> list[str]:
     each = ", ".join(f"{curve.caught_up(value) or 'never'} at {size}" for size, value in curve.levels.items())
     k = curve.caught_up(curve.one_run)
     settings = len(curve.expected)
+    guided = f", {curve.bayesian.caught_up(curve.one_run)} if a Bayesian search chooses them" if curve.bayesian else ""
     answer = (
         f"{k} of SGD's {settings} settings, drawn at random, must be trained for their best to match it on average"
+        f"{guided}"
         if k
         else f"not even the best of all {settings} SGD settings matches it"
     )
     subject = f"{what[0].upper()}{what[1:]} of one DUCB run, the median over batch sizes: {shown}"
     return [f"{subject}; {answer}. By batch size: {each}."]
+
+
+@cache
+def price(measure: Measure) -> Tuning | None:
+    """The price of tuning by one measure."""
+    return price_of_tuning(results().metrics, measure, results().looks, results().searches.get(measure))
+
+
+def trainings(found: Trainings | None) -> str:
+    """`37 (13 … 157)`: in half of the searches, and in eight of ten."""
+    return "never" if found is None else f"{found.median} ({found.low} … {found.high})"
+
+
+def price_table() -> str:
+    """How many trainings each search takes to match one run of DUCB, by measure and batch size."""
+    rows = []
+    for measure, what in (("test_error", "test error"), ("train_nll", "training objective")):
+        curve = price(measure)  # type: ignore[arg-type]
+        if curve is None or curve.bayesian is None:
+            continue
+        for size, level in curve.levels.items():
+            shown = f"{level:.2%}" if measure == "test_error" else f"{level:.1e}"
+            until = (curve.until(float(level)), curve.bayesian.until(float(level)))
+            rows.append((what, str(size), shown, *map(trainings, until)))
+    return table(("measure", "batch size of DUCB", "DUCB", "random search", "Bayesian search"), rows)
+
+
+def searches() -> str:
+    """How many Bayesian searches there are."""
+    counts = sorted({len(orders) for orders in results().searches.values()})
+    return " and ".join(map(str, counts)) or "no"
 
 
 def medians() -> str:
@@ -430,6 +463,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **{f"claim {number}": partial(one_claim, number) for number in range(1, 9)},
     "headline": headline,
     "summary": summary,
+    "price of tuning": price_table,
+    "searches": searches,
     "medians": medians,
     "trials": trials,
     "rates": rates,

@@ -22,8 +22,9 @@ from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.optim import Statistics
 from hotswap.report import load_results
-from hotswap.report.figures import draw_figure_1, draw_figure_2
+from hotswap.report.figures import draw_figure_1, draw_figure_2, draw_tuning
 from hotswap.report.figures.style import save as save_report
+from hotswap.report.write import tuning_of
 
 HERE = Path(__file__).parent
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (  # Okabe and Ito, and a grey
@@ -304,7 +305,11 @@ def smoothed(losses: list[float], share: float = 0.2) -> np.ndarray:
 def draw_results() -> None:
     """The paper's figures from the results in the repository, as the report draws them."""
     results = load_results(HERE.parents[1] / "results" / "paper")
-    figures = {"figure-1": draw_figure_1(results.metrics), "figure-2": draw_figure_2(results.curves)}
+    figures = {
+        "figure-1": draw_figure_1(results.metrics),
+        "figure-2": draw_figure_2(results.curves),
+        "tuning": draw_tuning(tuning_of(results), results.looks),
+    }
     for name, figure in figures.items():
         assert figure is not None
         save_report(figure, HERE / f"{name}.png")

@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import matplotlib.image
+import pytest
 
 from hotswap.report import load_results
-from hotswap.report.figures import draw_figure_1
+from hotswap.report.figures import draw_figure_1, draw_tuning
 from hotswap.report.figures.style import save
+from hotswap.report.write import tuning_of
 from tests.docs.helpers import DOCS, PAGES, ROOT, run
 
 DRIFT = """
@@ -74,13 +76,13 @@ def test_every_claim_that_fails_is_discussed() -> None:
         assert f"<!-- numbers: claim {number} -->" in page, number
 
 
-def test_figure_1_is_drawn_from_the_results(tmp_path: Path) -> None:
-    """The picture in the documentation is the one that the report draws now, as far as an eye can tell."""
-    figure = draw_figure_1(load_results(ROOT / "results" / "paper").metrics)
+@pytest.mark.parametrize("name", ["figure-1", "tuning"])
+def test_pictures_are_drawn_from_the_results(name: str, tmp_path: Path) -> None:
+    """A picture in the documentation is the one that the report draws now, as far as an eye can tell."""
+    results = load_results(ROOT / "results" / "paper")
+    figure = draw_figure_1(results.metrics) if name == "figure-1" else draw_tuning(tuning_of(results), results.looks)
     assert figure is not None
     save(figure, tmp_path / "now.png")
-    ours, drawn = (
-        matplotlib.image.imread(path) for path in (ROOT / "docs/pictures/figure-1.png", tmp_path / "now.png")
-    )
+    ours, drawn = (matplotlib.image.imread(path) for path in (ROOT / f"docs/pictures/{name}.png", tmp_path / "now.png"))
     assert ours.shape == drawn.shape
     assert abs(ours - drawn).mean() < 0.01

@@ -17,7 +17,7 @@ from hotswap.report.origin import origin_of
 from hotswap.report.page import render, render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import load_results
-from hotswap.report.tuning import price_of_tuning
+from hotswap.report.write import tuning_of
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
 from tests.report.variants import made as made_variants
@@ -61,8 +61,7 @@ def browser() -> Iterator[Any]:
 def real() -> dict[str, Any]:
     """The results that come with the package."""
     shipped = load_results()
-    curves = [price_of_tuning(shipped.metrics, measure) for measure in ("train_nll", "test_error")]
-    return page_data(shipped, judge(shipped), [curve for curve in curves if curve], [], origin_of(shipped))
+    return page_data(shipped, judge(shipped), tuning_of(shipped), [], origin_of(shipped))
 
 
 @pytest.fixture(scope="module")
@@ -428,6 +427,34 @@ def test_tuning_says_when_search_catches_up(visit: Opened) -> None:
     assert "needs 3 trainings of SGD" in captions[0]
     assert "64: never, 128: 2" in captions[0]
     assert "never matches it" in captions[1]
+
+
+def test_a_bayesian_search_is_drawn_and_told_beside_the_random_one(visit: Opened, real: dict[str, Any]) -> None:
+    page = visit("real")
+    charts = page.locator("#tuning-charts figure")
+    error = real["tuning"]["test_error"]
+    assert [charts.nth(i).locator("path.line.bayesian").count() for i in range(2)] == [1, 1]
+    assert charts.nth(1).locator("path.band").count() == 2
+    assert f"a Bayesian search {error['bayesian']['caught_up']}." in plain(
+        charts.nth(1).locator("p.caption").inner_text()
+    )
+    cells = [line.split("\t") for line in charts.nth(1).locator("tbody tr").all_inner_texts()]
+    assert [row[0] for row in cells] == ["64", "128", "256", "512", "1024"]
+    assert cells[0][1:] == ["never", "never"]
+    for size, *shown in cells[1:]:
+        ways = (error["until_by_batch"], error["bayesian"]["until_by_batch"])
+        assert shown == [f"{half} ({low} to {high})" for half, low, high in (until[size] for until in ways)]
+    charts.nth(1).locator("svg").first.focus()
+    for _ in range(len(error["levels"]) + 1):
+        page.keyboard.press("ArrowDown")
+    assert "SGD, Bayesian search" in page.locator("#tip").inner_text()
+
+
+def test_a_page_without_a_bayesian_search_has_one_curve(visit: Opened) -> None:
+    page = visit("small")
+    assert page.locator("#tuning .bayesian").count() == 0
+    assert page.locator("#tuning path.band").count() == 2  # one in each chart
+    assert page.locator("#tuning table").count() == 0
 
 
 def test_single_runs_are_highlighted_in_all_panels(visit: Opened) -> None:

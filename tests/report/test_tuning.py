@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import math
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -76,3 +77,34 @@ def test_labels_are_moved_apart_and_keep_their_order() -> None:
     moved = spread(np.array([0.5, 0.1, 0.11, 0.12]), 0.05)
     assert (np.diff(moved[[1, 2, 3, 0]]) >= 0.05 - 1e-12).all()
     assert moved.mean() == pytest.approx(0.2075)
+
+
+def test_how_many_trainings_a_random_search_takes() -> None:
+    """By counting: where the first of the settings that match comes in all orders of six."""
+    rows = [row("sgd", lr=float(n), train_nll=float(n)) for n in range(1, 7)] + [row("ducb", train_nll=2.0)]
+    curve = price_of_tuning(results(rows).metrics, "train_nll")
+    assert curve is not None
+    for good in range(1, 7):
+        firsts = sorted(min(order.index(n) for n in range(good)) + 1 for order in permutations(range(6)))
+        low, half, high = (firsts[math.ceil(share * len(firsts)) - 1] for share in (0.1, 0.5, 0.9))
+        assert curve.until(float(good)) == (half, low, high)
+    assert curve.until(0.5) is None
+
+
+def test_what_searches_have_found_that_were_made_one_by_one() -> None:
+    rows = [row("sgd", lr=float(n), train_nll=float(n)) for n in range(1, 6)] + [row("ducb", train_nll=2.0)]
+    orders = [(0,), (4, 1, 0), (3, 2, 1, 0), (1, 0)]
+    curve = price_of_tuning(results(rows).metrics, "train_nll", orders=orders)
+    assert curve is not None
+    assert curve.bayesian is not None
+    assert curve.bayesian.bests.tolist() == [
+        [1, 1, 1, 1, 1],
+        [5, 2, 1, 1, 1],
+        [4, 3, 2, 1, 1],
+        [2, 1, 1, 1, 1],
+    ]
+    assert curve.bayesian.expected.tolist() == [3, 1.75, 1.25, 1, 1]
+    assert curve.bayesian.caught_up(2.0) == 2
+    assert curve.bayesian.until(2.0) == (1, 1, 3)
+    assert curve.bayesian.until(1.0) == (2, 1, 4)
+    assert curve.bayesian.until(0.5) is None

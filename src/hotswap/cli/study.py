@@ -194,6 +194,44 @@ def timing(
 
 
 @app.command()
+def tuning(
+    folder: Annotated[Path, typer.Argument(help="A study's folder, or one that was exported.", metavar="DIR")],
+    searches: Annotated[int, typer.Option(help="How many, from different first settings.", min=1)] = 100,
+) -> None:
+    """Ask how many trainings a Bayesian search would have taken: for the price of tuning in the report.
+
+    Nothing is trained. The study has trained all settings of an algorithm, such as SGD's 360 in the paper's study, so a
+    search looks up what each came to, until it has the best of them. The searches are in tuning.json in the folder
+    afterwards, where `hotswap report DIR` finds them. Stop at any time: another call goes on, and with more --searches
+    adds to those that are there.
+    """
+    need("pandas", "Searching reads tables")
+    need("sklearn", "A Bayesian search fits Gaussian processes")
+    from hotswap.report.results import load_results
+    from hotswap.report.tuning.searched import FILE, search_on
+
+    if not folder.is_dir():
+        raise SettingError(f"{folder} is not a folder; name a study's, or one that `hotswap study export` wrote.")
+    results = load_results(folder, searched=False)
+    spaces = results.spaces()
+    if results.unfinished is not None or not spaces:
+        why = results.unfinished or "it has no algorithm with settings to search beside one that chooses its rate"
+        raise SettingError(f"The settings of {folder} cannot be searched: {why}; name a study that can be.")
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=out, disable=not out.is_terminal) as progress:
+        tasks = {measure: progress.add_task(measure, total=searches) for measure in spaces}
+        found = search_on(
+            folder,
+            spaces,
+            searches,
+            f"hotswap study tuning {folder.name} --searches {searches}",
+            lambda measure, number: progress.update(tasks[measure], completed=number),
+        )
+    counts = ", ".join(f"{len(orders)} by {measure}" for measure, orders in found.items())
+    out.print(f"{counts}: [bold]{folder / FILE}[/]. Look at them with: hotswap report {folder}", soft_wrap=True)
+
+
+@app.command()
 def new(path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("study.toml")) -> None:
     """Write a commented example of a study of your own."""
     from hotswap.studies.specification.toml import example

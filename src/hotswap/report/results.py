@@ -21,6 +21,8 @@ from pandas.api.types import is_numeric_dtype
 from hotswap.errors import HotSwapError, StudyError
 from hotswap.report.looks import Looks, families_of
 from hotswap.report.summaries import label, setting_counts, settings_among
+from hotswap.report.tuning.searched import Orders, read_searches
+from hotswap.report.tuning.space import MEASURES, Measure, Space, space_of
 from hotswap.studies.algorithms.base import ALGORITHMS
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.exchange.single_runs import SINGLES
@@ -43,6 +45,8 @@ class Results:
     arms: pd.DataFrame
     timing: pd.DataFrame
     curves: pd.DataFrame
+    searches: Mapping[Measure, Orders] = field(default_factory=dict)
+    """Bayesian searches over the settings of an algorithm, by measure: which settings each has tried."""
     units: Mapping[str, Any] = field(default_factory=dict)
     """What finished each unit: versions, device, precision, command, duration, date."""
     missing: tuple[str, ...] = ()
@@ -111,6 +115,11 @@ class Results:
         choosing = self.metrics.loc[self.metrics["run"].isin(self.arms["run"]), "algorithm"].unique()
         return Looks(names, families_of(self.specs), choosing=choosing, settings=setting_counts(self.metrics))
 
+    def spaces(self) -> dict[Measure, Space]:
+        """By measure, what a search over an algorithm's settings chooses among, where there is something."""
+        found = ((measure, space_of(self.metrics, measure, self.looks)) for measure in MEASURES)
+        return {measure: space for measure, space in found if space is not None}
+
     @cached_property
     def setting_columns(self) -> list[str]:
         """The columns of the metrics that make a setting."""
@@ -121,8 +130,10 @@ class Results:
         return label(row, self.looks, [name for name in self.setting_columns if name in row.index])
 
 
-def load_results(source: Path | str | None = None) -> Results:
+def load_results(source: Path | str | None = None, *, searched: bool = True) -> Results:
     """Read a study's results; without a source, those that come with the package.
+
+    Searches over settings are left out where they are about to be made.
 
     Raises:
         StudyError: There is nothing of a study at all.
@@ -133,13 +144,13 @@ def load_results(source: Path | str | None = None) -> Results:
     if not path.exists():
         raise StudyError(f"There is no study at {path}: name a study's folder, or a table that was exported from one.")
     if (path / LEDGER).exists():
-        return _from_store(path)
+        return _from_store(path, searched)
     if path.is_dir() and not any((path / name).exists() for name in ("metrics.parquet", "provenance.json")):
         raise StudyError(f"{path} is not a study: it has neither a {LEDGER} nor a metrics.parquet.")
-    return _from_export(path)
+    return _from_export(path, searched)
 
 
-def _from_store(folder: Path) -> Results:
+def _from_store(folder: Path, searched: bool) -> Results:
     missing: list[str] = []
     frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(METRIC_COLUMNS)}
     stored: list[Any] = []
@@ -155,10 +166,11 @@ def _from_store(folder: Path) -> Results:
         if path.exists():
             frames[name] = _table(path, _COLUMNS[name], None, missing, further=name == "curves")
     tables = {"metrics": metrics, "arms": arms, **frames}
-    return _finished(folder.resolve().name, _specs(stored, folder, missing), tables, units, missing)
+    specs = _specs(stored, folder, missing)
+    return _finished(folder.resolve().name, specs, tables, units, missing, folder if searched else None)
 
 
-def _from_export(path: Path) -> Results:
+def _from_export(path: Path, searched: bool) -> Results:
     metrics, arms, provenance = table_paths(path)
     missing: list[str] = []
     document = _provenance(provenance, missing)
@@ -175,7 +187,8 @@ def _from_export(path: Path) -> Results:
             tables[name] = _table(beside, _COLUMNS[name], sums.get(name), missing, further=name == "curves")
     units = {**document.get("units", {}), **{f"{SINGLES}/{k}": v for k, v in document.get(SINGLES, {}).items()}}
     specs = _specs(document.get("specs", []), provenance, missing)
-    return _finished(path.resolve().stem, specs, tables, units, missing)
+    folder = path if searched and path.is_dir() else None
+    return _finished(path.resolve().stem, specs, tables, units, missing, folder)
 
 
 def _finished(
@@ -184,9 +197,15 @@ def _finished(
     tables: Mapping[str, pd.DataFrame],
     units: Mapping[str, Any],
     missing: list[str],
+    folder: Path | None,
 ) -> Results:
     """Say which runs and tables a whole study would have beside these."""
     found = Results(specs[0].name if specs else name, specs, **tables, units=units)
+    if folder is not None:
+        try:
+            found = replace(found, searches=read_searches(folder, found.spaces()))
+        except StudyError as error:
+            missing.append(f"{error} Until then there is no Bayesian search in the price of tuning.")
     if found.metrics.empty:
         missing.append("There are no measurements of training runs: no Figure 1, no claims about how runs end.")
     elif found.unfinished is not None:

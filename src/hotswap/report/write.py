@@ -27,7 +27,7 @@ from hotswap.report.page import render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import Results
 from hotswap.report.tables import Grid, claims_markdown, latex, markdown, timing_grid
-from hotswap.report.tuning import Tuning, price_of_tuning
+from hotswap.report.tuning import MEASURES, Tuning, price_of_tuning
 
 __all__ = ["BEYOND", "FILES", "beyond_figures", "tables_of", "tuning_of", "write_report"]
 
@@ -81,7 +81,9 @@ def tables_of(results: Results) -> list[Grid]:
 
 def tuning_of(results: Results) -> list[Tuning]:
     """The price of tuning by both measures, where there are runs that were tuned and runs that needed no tuning."""
-    found = (price_of_tuning(results.metrics, measure, results.looks) for measure in ("train_nll", "test_error"))
+    found = (
+        price_of_tuning(results.metrics, measure, results.looks, results.searches.get(measure)) for measure in MEASURES
+    )
     return [curve for curve in found if curve is not None]
 
 

@@ -1,4 +1,4 @@
-"""The price of tuning: the expected best of k settings of an algorithm, against one run of one that needs none."""
+"""The price of tuning: what searches find with k trainings, against one run of an algorithm that needs no tuning."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from matplotlib.ticker import FuncFormatter
 
 from hotswap.report.figures.style import spread, styled
 from hotswap.report.looks import Appearance, Looks
-from hotswap.report.tuning import Tuning
+from hotswap.report.tuning import Found, Tuning
 
 __all__ = ["draw_tuning"]
 
 NAMES = {"train_nll": "training objective", "test_error": "test error"}
+BAYESIAN = "#7A0177"
 
 
 def draw_tuning(curves: Sequence[Tuning], looks: Looks | None = None) -> Figure | None:
@@ -35,11 +36,13 @@ def draw_tuning(curves: Sequence[Tuning], looks: Looks | None = None) -> Figure 
 
 def _panel(axes: Axes, curve: Tuning, tuned: Appearance, reference: Appearance) -> None:
     tried = np.arange(1, len(curve.expected) + 1)
-    band, colour = tuned.look.colour, reference.look.colour
-    axes.fill_between(tried, curve.low, curve.high, color=band, alpha=0.25, linewidth=0, label="8 of 10 searches")
-    axes.plot(
-        tried, curve.expected, color="#444444", linewidth=1.8, label=f"{tuned.label}: expected best of k settings"
-    )
+    colour = reference.look.colour
+    searches: list[tuple[str, Found, str, str]] = [("random search", curve, "#444444", tuned.look.colour)]
+    if curve.bayesian is not None:
+        searches.append(("Bayesian search", curve.bayesian, BAYESIAN, BAYESIAN))
+    for name, found, line, band in searches:
+        axes.fill_between(tried, found.low, found.high, color=band, alpha=0.2, linewidth=0)
+        axes.plot(tried, found.expected, color=line, linewidth=1.8, label=name)
     across = f"k, settings of {tuned.label} that were trained"
     axes.set(xscale="log", title=NAMES[curve.measure], xlabel=across, xlim=(1, None))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -52,13 +55,14 @@ def _panel(axes: Axes, curve: Tuning, tuned: Appearance, reference: Appearance) 
     values = curve.levels if curve.measure == "test_error" else curve.levels[curve.levels > 0]
     for value in values:
         axes.axhline(value, color=colour, linewidth=1)
-        met = curve.caught_up(float(value))
-        if met is not None:
-            axes.plot(met, value, "o", color=colour, markersize=6)
+        for _, found, line, _ in searches:
+            met = found.caught_up(float(value))
+            if met is not None:
+                axes.plot(met, value, "o", color=line, markersize=5)
     _labels(axes, curve, values, reference)
     if len(values) < len(curve.levels):
         axes.set_title(f"{len(curve.levels) - len(values)} {reference.label} at 0: below", loc="right", fontsize=7.5)
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper right", title="mean, and 8 of 10 searches", title_fontsize=8)
 
 
 def _labels(axes: Axes, curve: Tuning, values: pd.Series, reference: Appearance) -> None:
@@ -68,8 +72,7 @@ def _labels(axes: Axes, curve: Tuning, values: pd.Series, reference: Appearance)
     height = axes.transAxes.inverted().transform(axes.transData.transform([(1, value) for value in values]))[:, 1]
     places = spread(height, 0.05)
     for (size, value), line, place in zip(values.items(), height, places, strict=True):
-        met = curve.caught_up(float(value))
-        text = f"{reference.label}, batch {size}: " + ("no k" if met is None else f"k = {met}")
+        text = f"{reference.label}, batch {size}: {_met(curve, float(value))}"
         axes.annotate(
             text,
             (1, line),
@@ -80,3 +83,11 @@ def _labels(axes: Axes, curve: Tuning, values: pd.Series, reference: Appearance)
             color=reference.look.colour,
             arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": reference.look.colour},
         )
+
+
+def _met(curve: Tuning, value: float) -> str:
+    """With how many trainings searches match a value."""
+    met = curve.caught_up(value)
+    if met is None:
+        return "no k"
+    return f"k = {met}" if curve.bayesian is None else f"k = {met}, Bayesian {curve.bayesian.caught_up(value)}"

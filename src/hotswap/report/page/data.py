@@ -19,7 +19,7 @@ from hotswap.report.page.numbers import numbers as _numbers
 from hotswap.report.results import Results
 from hotswap.report.summaries import settings_of, shown_epochs
 from hotswap.report.tables import Grid
-from hotswap.report.tuning import Tuning
+from hotswap.report.tuning import Searched, Tuning
 
 __all__ = ["page_data"]
 
@@ -118,13 +118,23 @@ def _tuning(curve: Tuning) -> dict[str, Any]:
     return {
         "tuned": curve.tuned,
         "reference": curve.reference,
-        "expected": _numbers(curve.expected),
-        "low": _numbers(curve.low),
-        "high": _numbers(curve.high),
         "levels": {str(size): _number(value) for size, value in curve.levels.items()},
         "one_run": _number(curve.one_run),
-        "caught_up": curve.caught_up(curve.one_run),
-        "caught_up_by_batch": {str(size): curve.caught_up(float(value)) for size, value in curve.levels.items()},
+        **_searches(curve, curve),
+        "bayesian": None if curve.bayesian is None else _searches(curve, curve.bayesian),
+    }
+
+
+def _searches(curve: Tuning, found: Tuning | Searched) -> dict[str, Any]:
+    """What one way to search finds, and how many trainings it takes until it matches the reference."""
+    levels = {str(size): float(value) for size, value in curve.levels.items()}
+    return {
+        "expected": _numbers(found.expected),
+        "low": _numbers(found.low),
+        "high": _numbers(found.high),
+        "caught_up": found.caught_up(curve.one_run),
+        "caught_up_by_batch": {size: found.caught_up(value) for size, value in levels.items()},
+        "until_by_batch": {size: found.until(value) for size, value in levels.items()},
     }
 
 

@@ -19,7 +19,7 @@ function header() {
       `up to ${count(seeds, "seed")} each, ${count(last, "epoch")}`);
   }
   for (const [name, measure] of [["test_error", "error"], ["train_nll", "nll"]].filter(([name]) => tuning[name])) {
-    const { caught_up: k, one_run: one, expected } = tuning[name];
+    const { caught_up: k, one_run: one, expected, bayesian } = tuning[name];
     const [tuned, reference] = [tuning[name].tuned, tuning[name].reference].map(nameOf);
     const { title, format } = MEASURES[measure];
     const goal = `the ${title.toLowerCase()} of one ${reference} run, ${format(one)}`;
@@ -27,7 +27,8 @@ function header() {
       card("never", `does a random search over ${tuned}’s settings match ${goal}: `,
         `the best of all ${expected.length} has ${format(expected.at(-1))}`);
     } else {
-      card(k.toLocaleString("en"), `training${k === 1 ? "" : "s"} of ${tuned} with random settings, on average, match ${goal}`);
+      const guided = bayesian ? `; a Bayesian search needs ${bayesian.caught_up}` : "";
+      card(k.toLocaleString("en"), `training${k === 1 ? "" : "s"} of ${tuned} with random settings, on average, match ${goal}${guided}`);
     }
   }
   const times = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
@@ -365,49 +366,65 @@ function tuningCharts() {
     const curve = data.tuning[name];
     const { title, format } = MEASURES[measure];
     const figure = figureIn(host, `Best ${title.toLowerCase()} of k trainings`);
-    const every = [...curve.expected, ...curve.low, ...curve.high, ...Object.values(curve.levels)].filter(known);
+    const every = [curve, curve.bayesian].filter(Boolean).flatMap(({ expected, low, high }) => [...expected, ...low, ...high])
+      .concat(Object.values(curve.levels)).filter(known);
     // The first few trainings have so much more error that the rest would be flat; they leave at the top.
     const most = measure === "error" && known(curve.one_run) ? 1.5 * curve.one_run : Infinity;
     const cut = Math.min(Math.max(...every), most);
     const domain = domainOf([...every.filter((value) => value <= cut), cut], true, 0.03);
     responsive(plotIn(figure), (chart) => tuningChart(chart, curve, MEASURES[measure], domain));
     figure.append(tuningSentence(curve, format, cut));
+    if (curve.until_by_batch) figure.append(tuningTable(curve));
   }
 }
 
 function tuningChart(host, curve, { title, format, tick }, domain) {
-  const { expected, low, high, levels, caught_up: k, caught_up_by_batch: reached, one_run: one } = curve;
+  const { expected, levels, caught_up: k, caught_up_by_batch: reached, one_run: one, bayesian } = curve;
   const [tuned, reference] = [curve.tuned, curve.reference].map(nameOf);
   const colours = classOf(curve.reference);
   const trials = expected.map((_, i) => i + 1);
   const end = trials.length;
   const sizes = Object.keys(levels).filter((size) => known(levels[size])).sort((a, b) => a - b);
+  const guided = (size) => (bayesian ? `, of a Bayesian search of ${bayesian.caught_up_by_batch[size]}` : "");
   const match = (size) => (reached[size] === null ? "no number of trainings gets there"
-    : `matched by the best of ${count(reached[size], "training")}`);
-  const search = {
-    id: "search", name: `${tuned}, random search`, cls: "search", xs: trials, ys: expected,
-    tip: (i) => [`Best of ${count(i + 1, "training")}: ${format(expected[i])}`,
-      `eight of ten: ${format(low[i])} to ${format(high[i])}`],
-  };
+    : `matched by the best of ${count(reached[size], "training")}${guided(size)}`);
+  const searchLine = (id, name, found) => ({
+    id, name: `${tuned}, ${name}`, cls: id, found, xs: trials, ys: found.expected,
+    tip: (i) => [`Best of ${count(i + 1, "training")}: ${format(found.expected[i])}`,
+      `eight of ten: ${format(found.low[i])} to ${format(found.high[i])}`],
+  });
+  const searches = [searchLine("search", "random search", curve)];
+  if (bayesian) searches.push(searchLine("bayesian", "Bayesian search", bayesian));
   const flat = sizes.map((size) => ({
     id: size, name: `${reference}, batch ${size}`, cls: `${colours} flat${levels[size] === one ? " main" : ""}`,
     end: `${reference} ${size}`, xs: [1, end], ys: [levels[size], levels[size]],
     tip: () => [`${title}: ${format(levels[size])}`, match(size)],
   }));
   lineChart(host, {
-    lines: [...flat, search], height: 340, right: Math.max(84, roomFor(flat)), bottom: 36,
+    lines: [...flat, ...searches], height: 340, right: Math.max(84, roomFor(flat)), bottom: 36,
     label: `${title} of the best of k trainings of ${tuned}, against ${reference}`,
     x: { log: true, domain: [1, Math.max(2, end)], tick: number, title: `k, trainings of ${tuned}` },
     y: { log: true, domain, format, tick, title },
     before({ x, y }, inner) {
       const edge = (values) => trials.map((trial, i) => `${x(trial)} ${y(values[i])}`);
-      inner.append(svg("path", { class: `band ${classOf(curve.tuned)}`, d: `M${[...edge(high), ...edge(low).reverse()].join("L")}Z` }));
+      for (const { id, found: { low, high } } of searches) {
+        const cls = id === "search" ? classOf(curve.tuned) : id;
+        inner.append(svg("path", { class: `band ${cls}`, d: `M${[...edge(high), ...edge(low).reverse()].join("L")}Z` }));
+      }
     },
     after({ root, x, y, high: floor }) {
-      const third = Math.min(3, end);
-      root.append(words(x(third) + 8, y(expected[third - 1]) - 4, search.name, "start", "halo"));
-      for (const size of sizes.filter((size) => reached[size] !== null)) {
-        root.append(svg("circle", { class: `meet ${colours}`, r: 3.5, cx: x(reached[size]), cy: y(levels[size]) }));
+      // Each name beside its curve: above the one that lies higher later on, below the other.
+      const third = Math.min(3, end), later = Math.min(24, end);
+      root.append(words(x(third) + 8, y(expected[third - 1]) - 4, searches[0].name, "start", "halo"));
+      if (bayesian) {
+        root.append(words(x(later) - 8, y(bayesian.expected[later - 1]) + 14, "Bayesian search", "end", "halo bayesian"));
+      }
+      for (const { id, found } of searches) {
+        const cls = id === "search" ? colours : id;
+        for (const size of sizes.filter((size) => found.caught_up_by_batch[size] !== null)) {
+          const [cx, cy] = [x(found.caught_up_by_batch[size]), y(levels[size])];
+          root.append(svg("circle", { class: `meet ${cls}`, r: 3.5, cx, cy }));
+        }
       }
       if (k === null) return;
       root.append(
@@ -419,17 +436,29 @@ function tuningChart(host, curve, { title, format, tick }, domain) {
 }
 
 function tuningSentence(curve, format, cut) {
-  const { expected, caught_up: k, caught_up_by_batch: reached, one_run: one } = curve;
+  const { expected, caught_up: k, caught_up_by_batch: reached, one_run: one, bayesian } = curve;
   const [tuned, reference] = [curve.tuned, curve.reference].map(nameOf);
   const strong = (text) => html("b", null, text);
   const all = expected.length;
   const rest = k === null
     ? [strong("never"), ` matches it: the best of all ${all} settings of ${tuned} has ${format(expected.at(-1))}.`]
-    : ["needs ", strong(count(k, "training")), ` of ${tuned}, of ${all} settings, to match it on average.`];
+    : ["needs ", strong(count(k, "training")), ` of ${tuned}, of ${all} settings, to match it on average`,
+      ...(bayesian ? [", a Bayesian search ", strong(`${bayesian.caught_up}`)] : []), "."];
   const sizes = Object.keys(reached).sort((a, b) => a - b).map((size) => `${size}: ${reached[size] ?? "never"}`);
   const more = expected[0] > cut ? ` A single training has ${format(expected[0])} on average, above the chart.` : "";
   return html("p", { class: "caption" }, `One ${reference} run gets `, strong(format(one)),
     " (the median over batch sizes). A random search ", rest, ` By batch size of ${reference}: ${sizes.join(", ")}.${more}`);
+}
+
+/** Until half of all searches match the reference, and until one and nine of ten do. */
+function tuningTable({ until_by_batch: random, bayesian, reference }) {
+  const sizes = Object.keys(random).sort((a, b) => a - b);
+  const cell = (found) => (found === null ? "never" : `${found[0]} (${found[1]} to ${found[2]})`);
+  const ways = [["random search", random], ...(bayesian ? [["Bayesian search", bayesian.until_by_batch]] : [])];
+  const rows = sizes.map((size) => html("tr", null, each("td", [size, ...ways.map(([, until]) => cell(until[size]))])));
+  return html("table", { class: "numbers until" },
+    html("caption", null, "Trainings until half of the searches match it; in brackets, eight of ten searches"),
+    heads([`${nameOf(reference)}, batch`, ...ways.map(([name]) => name)]), html("tbody", null, rows));
 }
 
 // ---- What the bandit chose.
