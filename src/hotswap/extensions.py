@@ -15,7 +15,7 @@ LOADED: list[Path] = []
 
 
 def load_file(path: Path) -> None:
-    """Run a Python file, which registers what it defines: algorithms, networks, data sets, bandits, searches, rewards.
+    """Run a Python file, which registers what it defines: algorithms, data sets, bandits, workloads and so on.
 
     Raises:
         SettingError: There is no such file, or it fails; the sentence says where.

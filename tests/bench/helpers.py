@@ -26,7 +26,7 @@ def made(
 ) -> Result:
     """A run that goes from 1 to `end` in equal steps, or along a curve with a number for each of `PERCENTS`."""
     run = Run(workload, method, configuration, seed, "smoke")
-    values = curve or [1 + (end - 1) * place / (len(PERCENTS) - 1) for place in range(len(PERCENTS))]
+    values = curve or [*(1 + (end - 1) * place / (len(PERCENTS) - 1) for place in range(len(PERCENTS) - 1)), end]
     points = [
         Point(percent, BUDGET * percent / 100, 10 * percent, 0.1 * percent, value, value)
         for percent, value in zip(PERCENTS, values, strict=True)

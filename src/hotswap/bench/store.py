@@ -27,7 +27,7 @@ from hotswap.studies.storage.locks import acquire, release
 from hotswap.studies.storage.store import LEDGER
 from hotswap.studies.storage.unit_locks import hold, is_trained
 
-__all__ = ["BenchStore"]
+__all__ = ["BenchStore", "is_current"]
 
 BENCH = Kind(0x48534250, 1, "a benchmark")  # "HSBP"
 

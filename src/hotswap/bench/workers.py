@@ -42,9 +42,14 @@ class Workers:
             self._idle.put(self._new())
 
     def _new(self) -> _Worker:
-        worker = _Worker(self.device, max(1, (os.cpu_count() or 1) // self.jobs), self.load)
+        worker = _Worker(self.device, self._threads(), self.load)
         self._all.append(worker)
         return worker
+
+    def _threads(self) -> int:
+        """Of each process: as many as the environment says, or else its share of the cores."""
+        said = os.environ.get("OMP_NUM_THREADS", "")
+        return int(said) if said.isdigit() and int(said) > 0 else max(1, (os.cpu_count() or 1) // self.jobs)
 
     def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
         """See `Trainer`."""

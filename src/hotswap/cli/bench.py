@@ -14,7 +14,7 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hotswap.cli.console import err, make_folder, out, plain, say
+from hotswap.cli.console import err, make_folder, need, out, plain, say
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.errors import SettingError
 
@@ -188,6 +188,76 @@ def status(folder: BenchFolder, workload: WorkloadNames = None, method: MethodNa
     ended = sum(state not in ("running", "left") for state in states.values())
     seconds = sum(result.points[-1].seconds for result in results.values() if result.points)
     out.print(f"{ended} of {len(runs)} runs that are known so far have ended; trained for {seconds / 60:.1f} min.")
+
+
+@app.command()
+def report(
+    folder: BenchFolder,
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the report goes.", metavar="DIR")] = Path("report"),
+) -> None:
+    """Write tables and figures: benchmark.md, the curves of each workload, and the performance profile.
+
+    Of a benchmark that is not finished, what there is.
+    """
+    need("matplotlib", "Reports draw figures")
+    need("pandas", "Reports write tables")
+    from hotswap.bench.report import write_report
+    from hotswap.bench.scores import overall, scores, too_easy
+    from hotswap.bench.store import BenchStore
+
+    with BenchStore.open(folder) as store:
+        results = store.results()
+    with out.status("Drawing ...") as progress:
+        written = write_report(results, out_dir, lambda name: progress.update(f"Wrote {name} ..."))
+    found = scores(results)
+    if rows := overall(found):
+        table = Table(title="Over all workloads; 1 is as good as tuned", box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("method", "workloads", "geometric mean", "worst", "misses", "without an end"):
+            table.add_column(heading, justify="left" if heading == "method" else "right")
+        for row in rows:
+            counts = (str(len(row.misses)), str(len(row.failures)))
+            table.add_row(row.method, str(row.workloads), f"{row.mean:.3g}", f"{row.worst:.3g}", *counts)
+        out.print(table)
+    for name in too_easy(found):
+        out.print(
+            f"Too easy: AdamW's default reaches the reference of {name} in a tenth of the budget.", style="yellow"
+        )
+    out.print(f"Wrote {len(written)} files. Read [bold]{plain(str(written[0]))}[/].")
+
+
+@app.command()
+def export(
+    folder: BenchFolder,
+    out_dir: Annotated[Path, typer.Argument(help="A folder for the tables.", metavar="OUT")],
+) -> None:
+    """Write tidy tables: runs.parquet, one row a run, and points.parquet, one row a measurement."""
+    need("pandas", "Exporting writes tables")
+    from hotswap.bench.exchange import export_results
+    from hotswap.bench.store import BenchStore
+
+    with BenchStore.open(folder) as store:
+        for path in export_results(store, out_dir):
+            out.print(str(path), highlight=False)
+
+
+@app.command("import")
+def import_(
+    folder: BenchFolder,
+    tables: Annotated[list[Path], typer.Argument(help="Exported folders.", metavar="OUT...")],
+    size: Annotated[SizeName, typer.Option(help="Of a benchmark that is not there yet.")] = SizeName.FULL,
+) -> None:
+    """Put exported tables into a benchmark; what contradicts it is refused, and nothing is changed then."""
+    need("pandas", "Importing reads tables")
+    from hotswap.bench.exchange import import_results, read_results
+    from hotswap.bench.store import BenchStore
+    from hotswap.studies.storage.store import LEDGER
+
+    for table in tables:
+        read_results(table)  # before there is a folder
+    there = (folder / LEDGER).is_file()
+    with BenchStore.open(folder) if there else BenchStore.create(folder, size.value) as store:
+        added = import_results(store, tables)
+    out.print(f"{added} runs are new in {folder}.")
 
 
 def _state(run: Run, results: dict[str, Result], *, running: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from types import FrameType
 
 __all__ = ["stopped_by_signals"]
@@ -22,7 +23,8 @@ def stopped_by_signals(say: Callable[[str], None], after: str = "this epoch") ->
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        say(f"Stopping after {after}; once more to stop at once.")
+        # Said by a thread: this one may be in the middle of printing, or of importing what printing needs.
+        Thread(target=say, args=(f"Stopping after {after}; once more to stop at once.",)).start()
 
     heeded = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, receive) for number in heeded}

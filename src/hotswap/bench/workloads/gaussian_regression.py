@@ -36,7 +36,7 @@ class GaussianRegression(Workload):
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""
-        count, steps, width = (20_000, 10_000, 64) if size == "full" else (600, 80, 8)
+        count, steps, width = (20_000, 20_000, 64) if size == "full" else (600, 80, 8)
         (x, y), validation = made(count, device), made(count // 4, device, seed=1)
         model = seeded(lambda: network(width), seed).to(device)
 

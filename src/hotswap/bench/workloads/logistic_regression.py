@@ -33,7 +33,7 @@ class LogisticRegression(Workload):
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""
-        count, steps = (20_000, 12_000) if size == "full" else (600, 80)
+        count, steps = (20_000, 40_000) if size == "full" else (600, 80)
         (x, y), validation = made(count, device), made(count // 4, device, seed=1)
         model = seeded(lambda: nn.Linear(FEATURES, 1), seed).to(device)
 

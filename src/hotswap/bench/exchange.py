@@ -1,0 +1,128 @@
+"""Tables of a benchmark: written, and put together with those of other machines.
+
+OUT/runs.parquet        a row for each run: what became of it and why, its settings, its provenance
+OUT/points.parquet      a row for each measurement
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hotswap.bench.runs import SETTLED, STATES, Point, Result, Run
+from hotswap.bench.store import BenchStore, is_current
+from hotswap.errors import StudyError
+from hotswap.files import replacing
+from hotswap.studies.exchange.table_files import read_rows, unreadable, write_table
+
+__all__ = ["export_results", "import_results", "read_results"]
+
+RUN_COLUMNS = {
+    **dict.fromkeys(("workload", "method", "configuration", "size", "state", "reason"), "str"),
+    **dict.fromkeys(("seed", "budget", "version"), "int64"),
+    **dict.fromkeys(("settings", "origin", "digest"), "str"),
+}
+_OF_POINT = {"percent": "int64", "cost": "float64", "steps": "int64"}
+POINT_COLUMNS = {
+    **dict.fromkeys(("workload", "method", "configuration"), "str"),
+    "seed": "int64",
+    **_OF_POINT,
+    **dict.fromkeys(("seconds", "train", "validation"), "float64"),
+}
+_KEY = ("workload", "method", "configuration", "seed")
+
+
+def export_results(store: BenchStore, folder: Path) -> list[Path]:
+    """Write everything that is known; returns the files."""
+    import pandas as pd  # noqa: PLC0415 (training needs none)
+
+    if folder.suffix or folder.is_file():
+        raise StudyError(f"{folder} is not the name of a folder; the tables of a benchmark go into one.")
+    runs, points = [], []
+    for result in store.results().values():
+        plain = result.plain()
+        measured = plain.pop("points")
+        texts = {name: json.dumps(plain[name], sort_keys=True) for name in ("settings", "origin")}
+        runs.append({**plain, **texts, "digest": result.digest()})
+        key = {name: plain[name] for name in _KEY}
+        points += [{**key, **dict(zip(Point._fields, values, strict=True))} for values in measured]
+    written = []
+    for name, rows, columns in (("runs", runs, RUN_COLUMNS), ("points", points, POINT_COLUMNS)):
+        kinds: dict[str, Any] = columns
+        frame = pd.DataFrame(rows, columns=list(columns)).astype(kinds)
+        with replacing(folder / f"{name}.parquet") as part:
+            write_table(frame, part)
+        written.append(folder / f"{name}.parquet")
+    return written
+
+
+def read_results(folder: Path) -> list[Result]:
+    """What was exported. A run whose rows are not what was exported is there, and called damaged."""
+    if not folder.is_dir():
+        raise StudyError(f"{folder} is not a folder that `hotswap bench export` has written.")
+    points: dict[tuple[Any, ...], list[Point]] = {}
+    for row in read_rows(folder / "points.parquet", POINT_COLUMNS):
+        key = tuple(row.pop(name) for name in _KEY)
+        points.setdefault(key, []).append(Point(**row))
+    file = folder / "runs.parquet"
+    return [
+        _result(row, points.get(tuple(row[name] for name in _KEY), []), file) for row in read_rows(file, RUN_COLUMNS)
+    ]
+
+
+def _result(row: dict[str, Any], points: list[Point], file: Path) -> Result:
+    run = Run(*(row[name] for name in (*_KEY, "size")))
+    if row["state"] not in STATES or not all(isinstance(row[name], str) for name in ("settings", "origin")):
+        raise unreadable(file, f"it has a state {row['state']!r}")
+    try:
+        settings, origin = json.loads(row["settings"]), json.loads(row["origin"])
+    except ValueError as error:
+        raise unreadable(file, error) from error
+    measured = tuple(sorted(points))
+    result = Result(run, row["state"], row["reason"], measured, row["budget"], row["version"], settings, origin)
+    if result.digest() == row["digest"]:
+        return result
+    told = f"What {file.parent.name} has of it is not what was exported; it is trained again with the next run."
+    return replace(result, state="damaged", reason=told, points=())
+
+
+def import_results(store: BenchStore, folders: Iterable[Path]) -> int:
+    """Add what others have trained; returns how many runs are new. All of it, or nothing.
+
+    What has ended counts more than what has not, here or there.
+
+    Raises:
+        StudyError: A table cannot be read, is of another size, or contradicts what is known.
+    """
+    known = store.results()
+    new: dict[str, Result] = {}
+    for folder in folders:
+        for result in read_results(folder):
+            run = result.run
+            if run.size != store.size:
+                raise StudyError(f"{folder} is of size {run.size}, and {store.folder} of size {store.size}.")
+            before = new.get(run.id) or known.get(run.id)
+            if before is not None and not _is_better(result, before, folder):
+                continue
+            new[run.id] = result
+    store.record(new.values())
+    return len(new)
+
+
+def _is_better(result: Result, before: Result, folder: Path) -> bool:
+    """Whether a result takes the place of the one before."""
+    settled = [one.state in SETTLED and is_current(one) for one in (result, before)]
+    if all(settled) and _measured(result) != _measured(before):
+        raise StudyError(
+            f"{folder} contradicts what is known: run {result.run.id} has other results there. Nothing was changed; "
+            "leave one of them out."
+        )
+    return settled[0] and not settled[1]
+
+
+def _measured(result: Result) -> list[Any]:
+    """What must be the same wherever it is trained; NaN is the same as NaN."""
+    return [result.state, *(repr(point._replace(seconds=0.0)) for point in result.points)]

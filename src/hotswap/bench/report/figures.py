@@ -1,0 +1,112 @@
+"""Figures: validation over cost, for each workload, and the performance profile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from hotswap.bench.methods import FIRST
+from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.report.looks import label, looks, title_of
+from hotswap.bench.runs import PERCENTS, Result
+from hotswap.bench.scores import Key, Score, curve, profile, untrained
+from hotswap.report.figures.style import error_axis, objective_axis, styled
+
+__all__ = ["draw_profile", "draw_workload"]
+
+SHOWN = PERCENTS[1:]
+"""The axis of costs is logarithmic, so without 0."""
+
+BESIDE = 1.02
+"""By what the bars at the end lie apart."""
+
+MOST = 4.0
+"""How far the profile goes."""
+
+
+def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None:
+    """The median of each method against the share of the budget; None where nothing has ended.
+
+    The least and the greatest are a band for ours and for the reference, and a bar at the end for the others: a dozen
+    bands cannot be told apart.
+    """
+    start = untrained(runs).get(workload, math.nan)
+    own = {key: curve(some, start) for key, some in runs.items() if key[0] == workload}
+    if not own:
+        return None
+    drawn, (title, measured) = looks(method for _, method, _ in own), title_of(workload)
+    with styled():
+        figure = Figure(figsize=(8.4, 4.8), layout="constrained")
+        axes = figure.subplots()
+        ends = []
+        order = {name: place for place, name in enumerate(drawn)}
+        for (_, method, configuration), bands in sorted(own.items(), key=lambda pair: order[pair[0][1]]):
+            middle, low, high = np.array([bands[percent] for percent in SHOWN]).T
+            look = drawn[method]
+            if look.ours or method == REFERENCE:
+                axes.fill_between(SHOWN, low, high, color=look.colour, alpha=0.18, linewidth=0)
+            else:
+                place = 100 * BESIDE ** (1 + order[method])
+                axes.plot([place, place], [low[-1], high[-1]], color=look.colour, linewidth=1.1, linestyle="-")
+                axes.plot(place, middle[-1], look.mark, color=look.colour, markersize=4)
+            name = label(method, configuration)
+            (line,) = axes.plot(SHOWN, middle, label=f"{name}: {middle[-1]:.3g}", **look.line(configuration))
+            ends.append((middle[-1], line))
+        lowest = min(band[1] for bands in own.values() for band in bands.values())
+        highest = _highest([bands[SHOWN[0]][0] for bands in own.values()], start)
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlim=(SHOWN[0], 100 * BESIDE ** (2 + len(drawn))),
+            ylim=(0.93 * lowest, 1.05 * highest),
+        )
+        axes.set(title=title, xlabel="% of the budget, in forward-and-backward passes", ylabel=measured)
+        axes.xaxis.set_major_locator(FixedLocator([1, 2, 5, 10, 20, 30, 50, 100]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        (error_axis if measured.endswith("error") else objective_axis)(axes.yaxis)
+        handles = [line for _, line in sorted(ends, key=lambda pair: pair[0])]
+        figure.legend(handles=handles, loc="outside right upper", title="at the end", fontsize=7.5, handlelength=2.8)
+    return figure
+
+
+def _highest(early: Sequence[float], start: float) -> float:
+    """Where the axis ends: methods that make it worse than it was at first leave the picture."""
+    worst = max(value for value in early if math.isfinite(value))
+    return min(worst, start) if math.isfinite(start) else worst
+
+
+def draw_profile(scores: Sequence[Score]) -> Figure | None:
+    """On which share of workloads a method's score is at most τ; None where there are no scores."""
+    levels = np.geomspace(min([0.8, *(s.ratio for s in scores if s.ratio > 0)]), MOST, 400)
+    shares = profile(scores, levels.tolist())
+    if not shares:
+        return None
+    drawn = looks(shares)
+    count = len({score.workload for score in scores if not math.isnan(score.ratio)})
+    with styled():
+        figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+        axes = figure.subplots()
+        handles = {}
+        for name, look in drawn.items():
+            line = {**look.line(FIRST), "marker": None}
+            (handles[name],) = axes.plot(levels, shares[name], drawstyle="steps-post", label=label(name), **line)
+        axes.axvline(1, color="#888888", linewidth=0.8)
+        axes.set(xscale="log", xlim=(levels[0], MOST), ylim=(-0.02, 1.03))
+        axes.set(
+            title="Performance profile",
+            xlabel="τ: the validation measure at the end over the tuned reference's",
+            ylabel=f"share of {count} workload{'s' if count > 1 else ''} with a score of at most τ",
+        )
+        axes.xaxis.set_major_locator(FixedLocator([0.25, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        best = sorted(handles, key=lambda name: -float(np.mean(shares[name])))
+        figure.legend(
+            handles=[handles[name] for name in best], loc="outside right upper", fontsize=7.5, handlelength=2.8
+        )
+    return figure

@@ -1,0 +1,138 @@
+"""The report in words and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from hotswap.bench.methods import FIRST, METHODS
+from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.plan import CHOOSING, chosen, chosen_settings
+from hotswap.bench.report.looks import label, title_of
+from hotswap.bench.runs import Result, troubles
+from hotswap.bench.scores import EARLY, Overall, Score, overall, scores, too_easy
+from hotswap.report.tables import Grid, table_text
+
+__all__ = ["report_text"]
+
+
+def report_text(results: Mapping[str, Result], figures: Sequence[str]) -> str:
+    """All of it. `figures` are the names of those that were drawn."""
+    found = scores(results)
+    size = next((result.run.size for result in results.values()), "full")
+    parts = ["# The benchmark: training without tuning\n"]
+    if size == "smoke":
+        parts.append("Of size smoke: a look at how it works, whose numbers mean nothing.\n")
+    for workload in too_easy(found):
+        easy = f"AdamW's default reaches the reference of `{workload}` within a tenth of the budget."
+        parts.append(f"**Too easy:** {easy} It tells little, and is to be replaced.\n")
+    parts += _over_all(overall(found), figures)
+    for workload in sorted({score.workload for score in found}):
+        parts += _on_workload(workload, [score for score in found if score.workload == workload], results, figures)
+    parts += _configurations(found)
+    if told := troubles(results.values()):
+        parts += ["## What did not finish\n", *(f"- {sentence}" for sentence in told), ""]
+    parts += _provenance(results)
+    return "\n".join(parts)
+
+
+def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
+    if not rows:
+        return ["There are no scores yet: the search for a tuned reference is not complete on any workload.\n"]
+    headings = ("method", "workloads", "geometric mean", "worst", "misses", "runs without an end on")
+    cells = [
+        (
+            label(row.method),
+            str(row.workloads),
+            _number(row.mean),
+            f"{_number(row.worst)} ({row.where})",
+            _names(row.misses),
+            _names(row.failures),
+        )
+        for row in rows
+    ]
+    note = (
+        "Scores are validation measures at the end over the tuned reference's: 1 is as good as tuned, less is better. "
+        "A miss is a workload on which the median never comes within 10 % of the reference.\n"
+    )
+    picture = ["![Performance profile](profile.png)\n"] if "profile" in figures else []
+    return ["## Over all workloads\n", note, table_text(Grid("Scores", headings, tuple(cells))), *picture]
+
+
+def _on_workload(
+    workload: str, own: Sequence[Score], results: Mapping[str, Result], figures: Sequence[str]
+) -> list[str]:
+    title, measured = title_of(workload)
+    headings = (
+        "method",
+        measured,
+        "least to greatest",
+        "score",
+        *(f"at {percent} %" for percent in EARLY),
+        "time to the reference",
+        "seconds",
+        "runs",
+    )
+    cells = [_row(score) for score in sorted(own, key=lambda score: (score.median, score.method))]
+    settings = ", ".join(f"{name} {value}" for name, value in chosen_settings(workload, results).items())
+    best = chosen(workload, results)
+    said = (
+        f"The reference is {settings} (`{best}`, chosen from seed {CHOOSING}).\n"
+        if best
+        else "The search for the reference is not complete.\n"
+    )
+    picture = [f"![Validation over cost](workload-{workload}.png)\n"] if f"workload-{workload}" in figures else []
+    return [f"## {workload}: {title}\n", said, table_text(Grid("Medians over seeds", headings, tuple(cells))), *picture]
+
+
+def _row(score: Score) -> tuple[str, ...]:
+    ended = f"{score.seeds}" if not score.endless else f"{score.seeds}, {score.endless} without an end"
+    return (
+        label(score.method, score.configuration),
+        _number(score.median),
+        f"{_number(score.low)} to {_number(score.high)}",
+        _number(score.ratio),
+        *(_number(score.early[percent]) for percent in EARLY),
+        "never" if math.isinf(score.time) else "" if math.isnan(score.time) else f"{100 * score.time:.0f} %",
+        f"{score.seconds:.1f}",
+        ended,
+    )
+
+
+def _configurations(found: Sequence[Score]) -> list[str]:
+    cells = []
+    for method, configuration in sorted({(score.method, score.configuration) for score in found}):
+        if method in METHODS and method != REFERENCE:
+            known = METHODS[method]().configuration(configuration)
+            package = " ".join(METHODS[method].package or ("",))
+            settings = ", ".join(f"`{name}={value}`" for name, value in known.settings.items())
+            kind = "" if configuration == FIRST else configuration
+            cells.append((label(method), kind, package, settings or "as they are", known.source))
+    if not cells:
+        return []
+    grid = Grid("One for all workloads", ("method", "", "package", "settings", "source"), tuple(cells))
+    return ["## Configurations\n", table_text(grid, left=5)]
+
+
+def _provenance(results: Mapping[str, Result]) -> list[str]:
+    """Which machines and versions, with how many runs each."""
+    counts: dict[str, list[str]] = {}
+    for result in results.values():
+        origin = result.origin
+        if origin:
+            parts = [f"hotswap {origin.get('hotswap', '?')}", f"torch {origin.get('torch', '?')}"]
+            parts += [f"Python {origin.get('python', '?')}", str(origin.get("device", "?"))]
+            counts.setdefault(", ".join(parts), []).append(str(origin.get("date", ""))[:10])
+    lines = [
+        f"- {len(dates)} run{'s' if len(dates) > 1 else ''}: {what}; {min(dates)} to {max(dates)}"
+        for what, dates in counts.items()
+    ]
+    return ["## Provenance\n", *lines, ""] if lines else []
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"{len(names)}: {', '.join(names)}" if names else "0"
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.3g}"

@@ -1,0 +1,111 @@
+"""A report says what the results say, of whatever there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hotswap.bench.methods import METHODS, SECOND
+from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
+from hotswap.bench.plan import CHOOSING
+from hotswap.bench.report import write_report
+from hotswap.bench.report.figures import draw_profile, draw_workload
+from hotswap.bench.report.looks import looks
+from hotswap.bench.report.text import report_text
+from hotswap.bench.runs import Result
+from hotswap.bench.scores import reported, scores
+from hotswap.errors import StudyError
+from tests.bench.helpers import by_id, made
+
+W, V = "paper_network", "autoencoder"
+ORIGIN = {"hotswap": "0.1.0", "torch": "2.13", "python": "3.11", "device": "CPU", "date": "2026-01-02T03:04:05+00:00"}
+
+
+def whole() -> dict[str, Result]:
+    """Two workloads, all methods; one of them diverges on one, one is not installed."""
+    results = []
+    for workload in (W, V):
+        results += [
+            made(workload, REFERENCE, CHOOSING, 0.1 + number / 100, configuration=name)
+            for number, name in enumerate(SEARCHED)
+        ]
+        results += [made(workload, REFERENCE, seed, 0.1, configuration=SEARCHED[0]) for seed in range(5)]
+        for number, method in enumerate(name for name in METHODS if name not in (REFERENCE, "dog")):
+            results += [made(workload, method, seed, 0.08 + 0.01 * number, **ORIGIN) for seed in range(5)]
+        results += [made(workload, "dog", seed, state="missing") for seed in range(5)]
+    results += [made(W, "salsa", seed, state="diverged") for seed in range(3)]
+    results += [made(W, "salsa", seed, 0.11, configuration=SECOND) for seed in range(5)]
+    return by_id(*results)
+
+
+def test_the_files_of_a_report(tmp_path: Path) -> None:
+    (tmp_path / "workload-gone.png").write_bytes(b"old")
+    told: list[str] = []
+    written = write_report(whole(), tmp_path, told.append)
+    names = {f"{name}.{kind}" for name in ("profile", f"workload-{W}", f"workload-{V}") for kind in ("png", "svg")}
+    assert {path.name for path in written} == {*names, "benchmark.md"} == {path.name for path in tmp_path.iterdir()}
+    assert set(told) == names
+    text = (tmp_path / "benchmark.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(([^)]+)\)", text)) == {name for name in names if "png" in name}
+
+
+def test_what_the_text_says() -> None:
+    results = whole()
+    text = report_text(results, [])
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| SaLSa |")]
+    over_all, *by_workload = rows[:3]
+    assert "paper_network" in over_all[-1]  # a run without an end
+    assert any("3 without an end" in cell for row in by_workload for cell in row)
+    assert "| SaLSa, second |" in text
+    assert "optimizer adamw" in text
+    assert "chosen from seed 100" in text
+    assert "paper_network, dog (default), seeds 0, 1, 2, 3, 4: missing. It has missing." in text
+    assert "docstring of SaLSA: use_mv=True" in text
+    assert "hotswap 0.1.0, torch 2.13, Python 3.11, CPU; 2026-01-02" in text
+    assert "whose numbers mean nothing" in text
+    for table in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+
+
+def test_a_workload_that_is_too_easy_is_warned_of() -> None:
+    assert "Too easy" not in report_text(whole(), [])
+    easy = [made(W, "adamw", seed, curve=[1.0, *[0.01] * 13]) for seed in range(5)]
+    assert f"the reference of `{W}` within a tenth" in report_text({**whole(), **by_id(*easy)}, [])
+
+
+def test_little_or_nothing_can_be_reported(tmp_path: Path) -> None:
+    written = write_report({}, tmp_path)
+    assert [path.name for path in written] == ["benchmark.md"]
+    assert "There are no scores yet" in written[0].read_text(encoding="utf-8")
+    lost = by_id(made(W, "sgd", state="missing"), made(V, "sgd", state="failed"))
+    assert {path.name for path in write_report(lost, tmp_path)} == {
+        "benchmark.md",
+        f"workload-{V}.png",
+        f"workload-{V}.svg",
+    }
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StudyError, match="cannot be written to"):
+        write_report({}, tmp_path / "file" / "below")
+
+
+def test_every_method_and_configuration_is_drawn() -> None:
+    results = whole()
+    figure = draw_workload(W, reported(results))
+    assert figure is not None
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert len(names) == len(METHODS)  # one is not installed, and one has two configurations
+    assert names == sorted(names, key=lambda name: float(name.rsplit(": ", 1)[1]))
+    profile = draw_profile(scores(results))
+    assert profile is not None
+    assert len(profile.legends[0].get_texts()) == len(METHODS) - 1
+    assert draw_workload("recurrent_text", reported(results)) is None
+    assert draw_profile([]) is None
+
+
+def test_no_two_methods_look_alike() -> None:
+    drawn = looks([*METHODS, "mine", "yours"])
+    assert len({(look.colour, str(look.dashes), look.mark) for look in drawn.values()}) == len(METHODS) + 2
+    assert list(drawn)[-1] in {name for name, method in METHODS.items() if method.ours}  # on top
