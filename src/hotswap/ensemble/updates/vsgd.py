@@ -26,6 +26,9 @@ Where the papers leave a detail open, or differ, this follows the first author's
 - **No division by zero.** The shift along a parameter is at least 10⁻⁹, and 10⁻⁹ is added to h̄ and to w̄, which bounds
   rates where the loss is flat. A parameter that never had a gradient stays.
 
+It differs from the program in two places. Outliers are two standard deviations away, as in the paper, and not one. And
+nothing is added to v̄: the program's 10⁻⁹ would stop parameters whose gradients have fallen below its root, 3 · 10⁻⁵.
+
 A step takes two forward and two backward passes, six forward passes as costs are counted.
 """
 
