@@ -36,7 +36,7 @@ def test_it_trains_and_spends_its_budget(method: str, configuration: str) -> Non
     first, last = result.points[0], result.points[-1]
     assert (first.cost, first.steps) == (0, 0)
     assert result.budget - 2 <= last.cost < result.budget + 12  # the last step of a search may go beyond it
-    assert last.train < first.train or method == "dog"  # which takes its time
+    assert last.train < first.train or method in {"dog", "vsgd"}  # which take their time
     assert result.origin["torch"] == torch.__version__
 
 

@@ -11,6 +11,7 @@ from hotswap.bench.methods import (
     schedule_free,
     torch_optimizers,
     tuned,
+    vsgd,
 )
 from hotswap.bench.methods.base import FIRST, METHODS, SECOND, Configuration, Method, Training
 
@@ -31,4 +32,5 @@ __all__ = [
     "schedule_free",
     "torch_optimizers",
     "tuned",
+    "vsgd",
 ]
