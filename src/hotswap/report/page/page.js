@@ -207,19 +207,23 @@ function figure1() {
     $("shown").textContent = notes.join(" ");
   }
 
-  /** Each name goes above, below or beside its mark: where it covers least of the other names and marks. */
+  /** Each name goes above, below, beside or askew of its mark: where it covers least of the other names and marks. */
   function placeNames(named) {
     const taken = named.map(({ x, y }) => [x - 7, y - 7, x + 7, y + 7]);
+    const names = [];
     const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0]))
       * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
     for (const { x, y, name, setting } of named) {
       const half = 4 * name.textContent.length;
       const sides = [[0, -11], [0, 19], [-half - 11, 4], [half + 11, 4]]; // the middle of the text's base line
       if (!lookOf(setting.algorithm).top) [sides[0], sides[1]] = [sides[1], sides[0]];
-      const boxes = sides.map(([dx, dy]) => [x + dx - half, y + dy - 10, x + dx + half, y + dy + 1]);
+      sides.push(...[-1, 1].flatMap((side) => [[side * (half + 7), -8], [side * (half + 7), 16], [side * (half + 20), 4]]));
+      const boxes = sides.map(([dx, dy]) => [x + dx - half - 2, y + dy - 11, x + dx + half + 2, y + dy + 2]);
       const costs = boxes.map((box) => taken.reduce((sum, other) => sum + overlap(box, other), 0));
       const best = costs.indexOf(Math.min(...costs));
-      taken.push(boxes[best]);
+      const free = names.every((other) => overlap(boxes[best], other) === 0);
+      name.classList.toggle("off", !free); // in a crowd the tooltip tells it
+      if (free) names.push(boxes[best]), taken.push(boxes[best]);
       name.setAttribute("x", sides[best][0]);
       name.setAttribute("y", sides[best][1]);
     }
@@ -622,7 +626,7 @@ function tables() {
   const why = whyMissing("Tables 1", "There are no timings of single runs, so there are no Tables 1 and 2.");
   if (!data.tables.length) return host.append(none(why));
   for (const { title, headings, rows } of data.tables) {
-    const table = html("table", { class: "numbers" }, html("caption", null, title), heads(headings),
+    const table = html("table", { class: "numbers" }, html("caption", null, html("span", null, title)), heads(headings),
       html("tbody", null, rows.map((row) => html("tr", null, each("td", row)))));
     host.append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table));
   }
