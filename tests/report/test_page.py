@@ -493,8 +493,9 @@ def test_captions_wrap_on_a_phone(visit: Opened) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_names_of_marks_do_not_overlap(visit: Opened, width: int) -> None:
     page = visit("real", width=width, height=844)
-    boxes = [name.bounding_box() for name in page.locator("#scatter .dot:not(.off) .name:not(.off)").all()]
-    assert len(boxes) >= 6
+    shown = "#scatter .dot:not(.off) .name:not(.off), #scatter .picked text"
+    boxes = [name.bounding_box() for name in page.locator(shown).all()]
+    assert len(boxes) >= 8
     for number, one in enumerate(boxes):
         for other in boxes[number + 1 :]:
             across = min(one["x"] + one["width"], other["x"] + other["width"]) - max(one["x"], other["x"])

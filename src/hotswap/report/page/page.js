@@ -195,7 +195,6 @@ function figure1() {
       const [y1, y2] = [place.y(error[1] ?? error[0]) - dot.y, place.y(error[2] ?? error[0]) - dot.y];
       dot.bar.setAttribute("d", `M${x1} 0H${x2}M0 ${y1}V${y2}`);
     }
-    placeNames(dots.filter((dot) => dot.on && dot.name));
     rings();
     const notes = [`${shown} of ${count(settings.length, "setting")} shown, at epoch ${state.epoch}.`];
     if (shown === 0) notes.push("Nothing is left to draw: switch an algorithm and a batch size on.");
@@ -210,7 +209,9 @@ function figure1() {
   /** Each name goes above, below, beside or askew of its mark: where it covers least of the other names and marks. */
   function placeNames(named) {
     const taken = named.map(({ x, y }) => [x - 7, y - 7, x + 7, y + 7]);
-    const names = [];
+    const chosen = dots.filter((dot) => dot.on && picks.some(({ setting }) => setting === dot.setting));
+    const names = chosen.map((dot) => letterOf(dot).box);
+    taken.push(...names);
     const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0]))
       * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
     for (const { x, y, name, setting } of named) {
@@ -229,12 +230,20 @@ function figure1() {
     }
   }
 
+  /** Where the letter of a mark that was picked goes: beside it, or above it where another mark is there. */
+  function letterOf({ x, y }) {
+    const near = (dot) => dot.on && dot.name && dot.x < x && x - dot.x < 34 && Math.abs(dot.y - y) < 14;
+    if (dots.some(near)) return { at: [0, -15, "middle"], box: [x - 7, y - 28, x + 7, y - 12] };
+    return { at: [-14, 5, "end"], box: [x - 26, y - 8, x - 11, y + 8] };
+  }
+
   function rings() {
+    placeNames(dots.filter((dot) => dot.on && dot.name));
     picked.replaceChildren(...picks.flatMap(({ setting, slot }) => {
       const dot = dots.find((candidate) => candidate.setting === setting);
       if (!dot.on) return [];
-      const crowded = dots.some(({ on, name, x, y }) => on && name && x < dot.x && dot.x - x < 34 && Math.abs(y - dot.y) < 14);
-      const letter = crowded ? words(0, -15, LETTERS[slot], "middle", "halo") : words(-14, 5, LETTERS[slot], "end", "halo");
+      const [dx, dy, anchor] = letterOf(dot).at;
+      const letter = words(dx, dy, LETTERS[slot], anchor, "halo");
       const node = svg("g", { class: `picked pick${slot}` }, svg("circle", { r: 10 }), letter);
       node.style.transform = dot.node.style.transform;
       return [node];
