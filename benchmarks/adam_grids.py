@@ -169,7 +169,7 @@ def summary(rows: list[dict[str, Any]]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300, help="steps of each run")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each method")
+    parser.add_argument("--seeds", type=int, default=2, help="runs of each method")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
     rows = [row for row in known(options.keep) if row["steps"] == options.steps]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import protections, step_cost, units, walk
+from benchmarks import adam_grids, protections, step_cost, units, walk
 from benchmarks.measuring import keep
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
@@ -116,3 +116,20 @@ def test_the_units_of_a_study_are_timed() -> None:
     assert speed.epoch_steps == 22
     assert 0 < speed.trials <= 5
     assert speed.kernels is None
+
+
+@pytest.mark.parametrize("network", adam_grids.NETWORKS)
+def test_grids_around_adam_differ_in_their_top_alone(network: str) -> None:
+    assert adam_grids.grid(1e-2) == pytest.approx(hotswap.log_grid(1e-2, 1e-6, 17))
+    swapped = adam_grids.trained(network, "top 0.01", seed=0, steps=2)
+    plain = adam_grids.trained(network, adam_grids.PLAIN, seed=0, steps=2)
+    assert 1e-6 <= swapped["median_rate"] <= 1e-2
+    assert plain["median_rate"] is None
+    assert 0 < swapped["loss"] != plain["loss"] > 0
+
+
+def test_runs_that_are_kept_are_known_again(tmp_path: Path) -> None:
+    rows = [{"network": "LSTM", "method": adam_grids.PLAIN, "seed": 0, "steps": 2, "loss": 7.0}]
+    assert adam_grids.known(tmp_path) == []
+    keep(tmp_path, "adam-grids", CPU, rows)
+    assert adam_grids.known(tmp_path) == rows

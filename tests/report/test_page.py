@@ -17,7 +17,7 @@ from hotswap.report.origin import origin_of
 from hotswap.report.page import render, render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import load_results
-from hotswap.report.write import tuning_of
+from hotswap.report.write import tables_of, tuning_of
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
 from tests.report.variants import made as made_variants
@@ -61,7 +61,7 @@ def browser() -> Iterator[Any]:
 def real() -> dict[str, Any]:
     """The results that come with the package."""
     shipped = load_results()
-    return page_data(shipped, judge(shipped), tuning_of(shipped), [], origin_of(shipped))
+    return page_data(shipped, judge(shipped), tuning_of(shipped), tables_of(shipped), origin_of(shipped))
 
 
 @pytest.fixture(scope="module")
@@ -503,6 +503,80 @@ def test_fits_a_phone(visit: Opened, name: str) -> None:
         box = page.locator("#tip").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 360
+
+
+def test_captions_wrap_on_a_phone(visit: Opened) -> None:
+    """Tables are wider than the screen, and scroll; what they are is read without."""
+    page = visit("real", width=390, height=844)
+    boxes = [caption.bounding_box() for caption in page.locator("#tables caption span").all()]
+    assert len(boxes) == 2
+    for box in boxes:
+        assert box["x"] + box["width"] <= 390
+        assert box["height"] > 40  # more than one line
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_of_marks_do_not_overlap(visit: Opened, width: int) -> None:
+    page = visit("real", width=width, height=844)
+    shown = "#scatter .dot:not(.off) .name:not(.off), #scatter .picked text"
+    boxes = [name.bounding_box() for name in page.locator(shown).all()]
+    assert len(boxes) >= 8
+    for number, one in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            across = min(one["x"] + one["width"], other["x"] + other["width"]) - max(one["x"], other["x"])
+            down = min(one["y"] + one["height"], other["y"] + other["height"]) - max(one["y"], other["y"])
+            assert across < 3 or down < 5  # letters are smaller than the boxes around them
+
+
+LEADERS = """host => [...host.querySelectorAll('.plot > svg')].map(chart => [...chart.querySelectorAll('.leader')]
+  .map(leader => leader.getAttribute('d').match(/[-\\d.]+/g).map(Number)))"""
+
+
+def crossing(one: list[float], other: list[float]) -> bool:
+    def side(a: list[float], b: list[float], c: list[float]) -> float:
+        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+    a, b, c, d = one[:2], one[2:], other[:2], other[2:]
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+def test_leaders_can_be_followed(visit: Opened) -> None:
+    """From a dot at the end of each line to its label; they do not cross, and are lifted with the line."""
+    page = visit("real")
+    charts = page.locator("#clock-charts").evaluate(LEADERS)
+    assert [len(leaders) for leaders in charts] == [12, 12, 7, 12]
+    for leaders in charts:
+        assert not any(crossing(one, other) for n, one in enumerate(leaders) for other in leaders[n + 1 :])
+    assert page.locator("#clock .tail").count() == sum(map(len, charts))
+    page.locator(".legend button").first.focus()
+    assert page.locator("#clock .leader.lifted").count() == 4
+
+
+def test_tapping_a_mark_tells_and_picks_it(visit: Opened) -> None:
+    page = visit("real", width=390, height=844, has_touch=True, is_mobile=True)
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.get_by_role("button", name="Clear").tap()
+    assert page.locator(".picks li").count() == 0
+    page.touchscreen.tap(*centre(page, "DUCB, batch 64"))
+    assert page.locator("#tip").inner_text().startswith("DUCB, batch 64")
+    assert page.locator(".picks li").count() == 1
+    page.touchscreen.tap(12, 12)
+    assert page.locator("#tip").is_hidden()
+
+
+@pytest.mark.parametrize("leaves", ["tab", "blur", "resize"])
+def test_the_tooltip_closes_when_the_focus_leaves(visit: Opened, leaves: str) -> None:
+    page = visit("real")
+    page.locator("#scatter svg").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").is_visible()
+    if leaves == "tab":
+        page.keyboard.press("Tab")
+    elif leaves == "blur":
+        page.evaluate("document.activeElement.blur()")
+    else:  # figures are drawn again, and what had the focus is gone
+        page.set_viewport_size({"width": 700, "height": 900})
+    page.locator("#tip").wait_for(state="hidden", timeout=60_000)
 
 
 def test_on_paper_there_is_nothing_to_press(visit: Opened) -> None:

@@ -117,5 +117,5 @@ function beyondRatios(found) {
       found.sizes.map((size) => html("th", { scope: "col" }, String(size))))));
   const title = "Objective over that of the paper’s algorithm, at equal cost";
   $("beyond-ratios").append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-    html("table", { class: "numbers ratios" }, html("caption", null, title), head, html("tbody", null, body.flat()))));
+    html("table", { class: "numbers ratios" }, html("caption", null, html("span", null, title)), head, html("tbody", null, body.flat()))));
 }

@@ -196,7 +196,6 @@ function figure1() {
       const [y1, y2] = [place.y(error[1] ?? error[0]) - dot.y, place.y(error[2] ?? error[0]) - dot.y];
       dot.bar.setAttribute("d", `M${x1} 0H${x2}M0 ${y1}V${y2}`);
     }
-    placeNames(dots.filter((dot) => dot.on && dot.name));
     rings();
     const notes = [`${shown} of ${count(settings.length, "setting")} shown, at epoch ${state.epoch}.`];
     if (shown === 0) notes.push("Nothing is left to draw: switch an algorithm and a batch size on.");
@@ -208,30 +207,44 @@ function figure1() {
     $("shown").textContent = notes.join(" ");
   }
 
-  /** Each name goes above, below or beside its mark: where it covers least of the other names and marks. */
+  /** Each name goes above, below, beside or askew of its mark: where it covers least of the other names and marks. */
   function placeNames(named) {
     const taken = named.map(({ x, y }) => [x - 7, y - 7, x + 7, y + 7]);
+    const chosen = dots.filter((dot) => dot.on && picks.some(({ setting }) => setting === dot.setting));
+    const names = chosen.map((dot) => letterOf(dot).box);
+    taken.push(...names);
     const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0]))
       * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
     for (const { x, y, name, setting } of named) {
       const half = 4 * name.textContent.length;
       const sides = [[0, -11], [0, 19], [-half - 11, 4], [half + 11, 4]]; // the middle of the text's base line
       if (!lookOf(setting.algorithm).top) [sides[0], sides[1]] = [sides[1], sides[0]];
-      const boxes = sides.map(([dx, dy]) => [x + dx - half, y + dy - 10, x + dx + half, y + dy + 1]);
+      sides.push(...[-1, 1].flatMap((side) => [[side * (half + 7), -8], [side * (half + 7), 16], [side * (half + 20), 4]]));
+      const boxes = sides.map(([dx, dy]) => [x + dx - half - 2, y + dy - 11, x + dx + half + 2, y + dy + 2]);
       const costs = boxes.map((box) => taken.reduce((sum, other) => sum + overlap(box, other), 0));
       const best = costs.indexOf(Math.min(...costs));
-      taken.push(boxes[best]);
+      const free = names.every((other) => overlap(boxes[best], other) === 0);
+      name.classList.toggle("off", !free); // in a crowd the tooltip tells it
+      if (free) names.push(boxes[best]), taken.push(boxes[best]);
       name.setAttribute("x", sides[best][0]);
       name.setAttribute("y", sides[best][1]);
     }
   }
 
+  /** Where the letter of a mark that was picked goes: beside it, or above it where another mark is there. */
+  function letterOf({ x, y }) {
+    const near = (dot) => dot.on && dot.name && dot.x < x && x - dot.x < 34 && Math.abs(dot.y - y) < 14;
+    if (dots.some(near)) return { at: [0, -15, "middle"], box: [x - 7, y - 28, x + 7, y - 12] };
+    return { at: [-14, 5, "end"], box: [x - 26, y - 8, x - 11, y + 8] };
+  }
+
   function rings() {
+    placeNames(dots.filter((dot) => dot.on && dot.name));
     picked.replaceChildren(...picks.flatMap(({ setting, slot }) => {
       const dot = dots.find((candidate) => candidate.setting === setting);
       if (!dot.on) return [];
-      const crowded = dots.some(({ on, name, x, y }) => on && name && x < dot.x && dot.x - x < 34 && Math.abs(y - dot.y) < 14);
-      const letter = crowded ? words(0, -15, LETTERS[slot], "middle", "halo") : words(-14, 5, LETTERS[slot], "end", "halo");
+      const [dx, dy, anchor] = letterOf(dot).at;
+      const letter = words(dx, dy, LETTERS[slot], anchor, "halo");
       const node = svg("g", { class: `picked pick${slot}` }, svg("circle", { r: 10 }), letter);
       node.style.transform = dot.node.style.transform;
       return [node];
@@ -651,7 +664,7 @@ function tables() {
   const why = whyMissing("Tables 1", "There are no timings of single runs, so there are no Tables 1 and 2.");
   if (!data.tables.length) return host.append(none(why));
   for (const { title, headings, rows } of data.tables) {
-    const table = html("table", { class: "numbers" }, html("caption", null, title), heads(headings),
+    const table = html("table", { class: "numbers" }, html("caption", null, html("span", null, title)), heads(headings),
       html("tbody", null, rows.map((row) => html("tr", null, each("td", row)))));
     host.append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table));
   }

@@ -162,6 +162,7 @@ const watcher = new ResizeObserver((entries) => requestAnimationFrame(() => {
   }
 }));
 function redraw(host, kept) {
+  if (tipAt && host.contains(tipAt.root)) hideTip(); // what it points at is about to go, and cannot lose its focus
   kept.width = host.clientWidth;
   kept.draw(host);
 }
@@ -326,13 +327,31 @@ function endLabels({ root, top, wide, high }, lines, dots) {
   // As much up as down: labels stay about where their lines end.
   const middle = spots.reduce((sum, spot, i) => sum + spot - labels[i].at[1], 0) / (spots.length || 1);
   const shift = Math.max(middle, (spots.at(-1) ?? 0) - high); // and none below the axis
+  uncross(labels, (i) => [wide + 10, spots[i] - shift]);
   labels.forEach(({ line, at }, i) => {
     const spot = spots[i] - shift;
     root.append(
-      svg("path", { class: `leader ${line.cls}`, d: `M${at[0] + 2} ${at[1]}L${wide + 10} ${spot}` }),
+      svg("path", { class: `leader ${line.cls}`, d: `M${at[0]} ${at[1]}L${wide + 10} ${spot}`, "data-line": line.id }),
+      svg("circle", { class: `tail ${line.cls}`, r: 2.2, cx: at[0], cy: at[1], "data-line": line.id }),
       svg("text", { class: `end ${line.cls}`, x: wide + 13, y: spot + 4, "data-line": line.id }, line.end),
     );
   });
+}
+
+/** Exchange labels whose leaders cross, until none do: each exchange makes the leaders shorter, so that it ends. */
+function uncross(labels, spotOf) {
+  const side = (a, b, c) => Math.sign((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]));
+  const cross = (a, b, c, d) => side(a, b, c) * side(a, b, d) < 0 && side(c, d, a) * side(c, d, b) < 0;
+  for (let changed = true; changed;) {
+    changed = false;
+    for (let i = 0; i < labels.length; i++) {
+      for (let j = i + 1; j < labels.length; j++) {
+        if (!cross(labels[i].at, spotOf(i), labels[j].at, spotOf(j))) continue;
+        [labels[i], labels[j]] = [labels[j], labels[i]];
+        changed = true;
+      }
+    }
+  }
 }
 
 function highlight(scope, id) {
