@@ -1,6 +1,6 @@
 """Which runs the benchmark is made of: some are known from the start, others follow from results.
 
-The rules are those of `docs/benchmark.md`, fixed before any result was there.
+The rules are those of `docs/benchmark.md`, fixed before any comparison at full size.
 """
 
 from __future__ import annotations
