@@ -66,3 +66,12 @@ def test_adam_takes_a_model_or_its_parameters_or_groups() -> None:
         assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     with pytest.raises(SettingError, match="no parameters"):
         hotswap.presets.adam([])
+
+
+def test_adam_with_another_reward_trains_on_losses_below_zero() -> None:
+    x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    model = nn.Linear(2, 2)
+    optimizer = hotswap.presets.adam(model, reward=hotswap.RelativeReduction())
+    for _ in range(50):
+        loss = optimizer.step(lambda: model(x).square().mean() - 5)
+    assert loss < -4.9

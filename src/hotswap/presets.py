@@ -16,6 +16,7 @@ from torch import nn
 from hotswap.arms import log_grid
 from hotswap.errors import SettingError
 from hotswap.optim import HotSwap
+from hotswap.rewards import Reward
 from hotswap.searches import Armijo
 
 __all__ = ["adam"]
@@ -24,6 +25,7 @@ __all__ = ["adam"]
 def adam(
     params: nn.Module | Iterable[Any],
     *,
+    reward: Reward | None = None,
     clip_norm: float | None = None,
     clip_value: float | None = None,
     loss_scale: float | None = None,
@@ -48,7 +50,8 @@ def adam(
 
     Args:
         params: the model, parameters or parameter groups, as `HotSwapSGD` takes them.
-        clip_norm: see `HotSwap`, like everything below.
+        reward: see `HotSwap`, like everything below; `RelativeReduction()` for losses that go below zero.
+        clip_norm: see `HotSwap`.
         clip_value: see `HotSwap`.
         loss_scale: see `HotSwap`.
         module: see `HotSwap`; by default the model, where `params` is one.
@@ -68,6 +71,7 @@ def adam(
         torch.optim.Adam(params, lr=1.0, betas=(0.5, 0.99)),
         {"lr": log_grid(1.0, 1e-6, 33)},
         search=Armijo(0.3, when_stuck="smallest"),
+        reward=reward,
         clip_norm=clip_norm,
         clip_value=clip_value,
         loss_scale=loss_scale,

@@ -10,8 +10,20 @@ from hotswap import presets
 from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
 from hotswap.bench.workloads import Batch, Task
 from hotswap.optim import HotSwap
+from hotswap.rewards import RelativeReduction, Reward
 
 __all__ = ["PaperAlgorithm", "Preset"]
+
+
+BELOW_ZERO = Configuration(
+    {"reward": "relative"},
+    "documentation of rewards: RelativeReduction for losses that go below zero",
+    "loss below zero",
+)
+
+
+def _reward(settings: Mapping[str, Any]) -> Reward | None:
+    return RelativeReduction() if settings.get("reward") == "relative" else None
 
 
 class Swapping(Training):
@@ -33,27 +45,23 @@ class PaperAlgorithm(Method):
     title = "HotSwapSGD (the paper)"
     ours = True
     first = Configuration({}, "README: HotSwapSGD(model)")
-    second = Configuration(
-        {"reward": "relative"},
-        "documentation of rewards: RelativeReduction for losses that go below zero",
-        "loss below zero",
-    )
+    second = BELOW_ZERO
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
         """See `Method.begin`."""
-        reward = hotswap.RelativeReduction() if settings.get("reward") == "relative" else None
-        return Swapping(task, hotswap.HotSwapSGD(task.model, reward=reward, seed=seed))
+        return Swapping(task, hotswap.HotSwapSGD(task.model, reward=_reward(settings), seed=seed))
 
 
 class Preset(Method):
     """A combination that a study has found good."""
 
     ours = True
+    second = BELOW_ZERO
     preset: ClassVar[str]
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
         """See `Method.begin`."""
-        return Swapping(task, getattr(presets, self.preset)(task.model, seed=seed))
+        return Swapping(task, getattr(presets, self.preset)(task.model, reward=_reward(settings), seed=seed))
 
 
 for _name in presets.__all__:
