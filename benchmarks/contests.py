@@ -116,7 +116,12 @@ class _Course:
         self.contest, self.task, self.steps = contest, task, steps
         self.parameters = list(task.model.parameters())
         self.track = [*self.parameters, *task.model.buffers()]
+        here = self.parameters[0].device
+        self.generators = [torch.default_generator]
+        if here.type == "cuda":
+            self.generators.append(torch.cuda.default_generators[here.index or 0])
         self.schedule = Schedule(steps)
+        self.early: list[float] = []
         self.rounds = contest.plan(steps)
         self.lanes = [
             Lane(base, rate, contest.bases[base](self.parameters), self.copies()) for base, rate in contest.lanes
@@ -140,12 +145,13 @@ class _Course:
 
     def run(self) -> tuple[int, str]:
         for step, batch in enumerate(islice(self.task.minibatches(), self.steps)):
-            racing, numbers = len(self.lanes) > 1 or bool(self.rounds), _random_numbers()
+            racing = len(self.lanes) > 1 or bool(self.rounds)
+            numbers = [one.get_state() for one in self.generators] if racing else []
             losses = []
             for lane in self.lanes:
                 self.enter(lane)
-                if lane is not self.lanes[0]:
-                    _draw_again(numbers)
+                for generator, state in zip(self.generators, numbers, strict=False):
+                    generator.set_state(state)  # all lanes draw the same
                 losses.append(self.step_of(lane, step, batch))
             self.passes += len(self.lanes)
             if racing:
@@ -168,7 +174,7 @@ class _Course:
 
     def decide(self, done: int) -> None:
         if done <= FIRST:
-            self.early = [*getattr(self, "early", []), typical(lane.losses[-1] for lane in self.lanes)]
+            self.early.append(typical(lane.losses[-1] for lane in self.lanes))
         self.lanes = [lane for lane in self.lanes if math.isfinite(lane.losses[-1])]
         now = self.rounds[0]
         if done < now.end:
@@ -193,13 +199,3 @@ class _Course:
             parts.append(Lane(lane.base, lane.rate * factor, optimizer, self.copies(), list(lane.losses)))
         self.on_track = None
         return parts
-
-
-def _random_numbers() -> list[Tensor]:
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])]
-
-
-def _draw_again(numbers: list[Tensor]) -> None:
-    torch.set_rng_state(numbers[0])
-    if len(numbers) > 1:
-        torch.cuda.set_rng_state(numbers[1])

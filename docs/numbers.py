@@ -35,6 +35,7 @@ from beyond import draw  # noqa: E402
 from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
+from race_study import BLOCKS as RACE_STUDY  # noqa: E402
 from raced import BLOCKS as RACED  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,8 +44,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **MEASURED,
     **BENCHMARKED,
     **PRECISION,
-    **BEYOND,
     **RACED,
+    **BEYOND,
+    **RACE_STUDY,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},

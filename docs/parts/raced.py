@@ -1,76 +1,87 @@
-"""Races on the paper's problem, as Markdown: their leaders beside the paper's algorithm, AdaDelta and SGD."""
+"""Variants of a race, as Markdown: `python -m benchmarks.race_variants` writes the table that this reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+import csv
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
-import pandas as pd
-from measured import ROOT, table
+from measured import table
 
-from hotswap.errors import StudyError
-from hotswap.report.extensions import shipped_results
-from hotswap.report.extensions.comparison import tenth
-from hotswap.report.extensions.costs import PASSES
-from hotswap.report.origin import origin_of
-from hotswap.report.results import Results, load_results
-from hotswap.report.summaries import settings_among
+FILE = Path(__file__).resolve().parents[2] / "results" / "benchmarks" / "race-variants-cpu.csv"
 
-FOLDER = ROOT / "results" / "races"
-NOT_YET = "The study has not been run yet, so there is nothing to tell."
+VARIANTS = {
+    "race": "**the default**",
+    "short": "rounds half as long",
+    "long": "a fourth round, until 20 % of the steps",
+    "two_rounds": "two rounds, which keep 3 and 1",
+    "finer": "three rates within half a step of the grid around the best lane, in the last round",
+    "upward": "the same, with larger rates only",
+    "fitted": "ranked by a line through the last two thirds over log(steps), at twice the steps",
+    "close_05": "of lanes within 5 % of what the best has gained, the largest rate",
+    "nudged": "the winner's rate half a step of the grid larger",
+    "decays": "lanes over weight decay too, 0.1 and 0",
+    "bases": "three more lanes of SGD with momentum, rates 1, 0.3 and 0.1",
+}
+"""In words."""
 
+SEEDS = {"seed 0": ("0",), "seed 1": ("1",), "seeds 2 and 3": ("2", "3")}
 
-@cache
-def lengths(folder: Path = FOLDER) -> dict[int, Results]:
-    """The studies of races in the repository, by their number of epochs, the shortest first."""
-    found = {}
-    for part in sorted(folder.glob("*")):
-        try:
-            results = load_results(part)
-        except StudyError:
-            continue
-        found[results.planned_epochs] = results
-    return dict(sorted(found.items()))
+Pair = tuple[str, str]
+"""A workload and a seed."""
 
 
-def races() -> str:
-    """Objective and test error of races of each length, beside what others had after as many epochs; or a sentence."""
-    shipped = shipped_results()
-    if not lengths() or shipped is None:
-        return NOT_YET
-    parts = [_table(epochs, results, shipped) for epochs, results in lengths().items()]
-    return "\n\n".join([*parts, *(f"*{origin_of(results).sentence()}*" for results in lengths().values())])
+def measures() -> dict[str, dict[Pair, float]]:
+    """Of each method, its validation measure by workload and seed."""
+    found: dict[str, dict[Pair, float]] = {}
+    with FILE.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            found.setdefault(row["method"], {})[row["workload"], row["seed"]] = float(row["validation"])
+    return found
 
 
-def _table(epochs: int, results: Results, shipped: Results) -> str:
-    sizes = sorted(int(size) for size in results.metrics["batch_size"].unique())
-    ours, theirs = (found.metrics[found.metrics["epoch"] == epochs] for found in (results, shipped))
-    rows = {"race": ours, "the paper's algorithm": theirs[theirs["algorithm"] == "ducb"]}
-    rows["AdaDelta"] = theirs[theirs["algorithm"] == "adadelta"]
-    sgd = theirs[theirs["algorithm"] == "sgd"]
-    settings = sgd.groupby(settings_among(sgd), dropna=False)[["train_nll", "test_error"]].median().reset_index()
-    ranked = settings.sort_values("train_nll").groupby("batch_size")
-    rows["the median of the best tenth of SGD's settings"] = ranked.head(tenth(len(settings) // len(sizes)))
-    rows["the best of SGD's settings"] = ranked.head(1)
-    cells = [
-        (who, *(_cell(found[found["batch_size"] == size]) for size in sizes), _cost(found, epochs))
-        for who, found in rows.items()
+def ratios(found: dict[str, dict[Pair, float]], method: str, seeds: Sequence[str]) -> list[float]:
+    """The method's measures over those of the best AdamW of the same seed."""
+    plain = [of for name, of in found.items() if name.startswith("adamw_")]
+    return [
+        measure / min(of.get(pair, math.inf) for of in plain)
+        for pair, measure in found[method].items()
+        if pair[1] in seeds
     ]
-    title = f"**{epochs} epochs: training objective and test error, medians over seeds**"
-    return f"{title}\n\n" + table(("", *(f"batch {size}" for size in sizes), "cost of an epoch"), cells)
 
 
-def _cell(rows: pd.DataFrame) -> str:
-    return f"{rows['train_nll'].median():.1e}, {rows['test_error'].median():.2%}"
+def variants() -> str:
+    """Geometric mean and worst case over the best AdamW, of what was tried."""
+    found = measures()
+    rows = []
+    for method, words in VARIANTS.items():
+        parts = [ratios(found, method, seeds) for seeds in SEEDS.values()]
+        rows.append((words, *(f"{geometric_mean(part):.3f} / {max(part):.2f}" if part else "" for part in parts)))
+    return table(("variant, mean / worst", *SEEDS), rows)
 
 
-def _cost(rows: pd.DataFrame, epochs: int) -> str:
-    """Forward passes over those of plain epochs; of the paper's algorithm, by its trials in that epoch."""
-    if "passes" in rows and rows["passes"].notna().all():
-        return f"{(rows['passes'] / (PASSES * rows['steps'])).median():.2f}"
-    trials = rows["trials"].median() if "trials" in rows else 0.0
-    return f"{1 + trials / PASSES:.2f}"
+def small_rates() -> str:
+    """How far the three smallest rates of AdamW were from the best with the first seed."""
+    found = measures()
+    means = [geometric_mean(ratios(found, f"adamw_{rate}", ("0",))) for rate in ("0.00098", "0.00031", "0.0001")]
+    return f"{min(means):.1f} to {max(means):.1f}"
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"races": races}
+def without_logistic() -> str:
+    """Lanes of two optimizers beside the default, where weight decay does not decide."""
+    found = {
+        method: {pair: measure for pair, measure in of.items() if pair[0] != "logistic_regression"}
+        for method, of in measures().items()
+    }
+    everything = [seed for seeds in SEEDS.values() for seed in seeds]
+    bases, default = (geometric_mean(ratios(found, method, everything)) for method in ("bases", "race"))
+    return f"{bases:.3f}, and {default:.3f} for the default"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "race variants": variants,
+    "small rates": small_rates,
+    "without logistic regression": without_logistic,
+}
