@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -13,11 +14,11 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import ray
 from ray.cluster_utils import Cluster
 
-__all__ = ["add_nodes", "cluster_of", "kill_node"]
+__all__ = ["add_nodes", "cluster_of", "kill_node", "node_of"]
 
 SMALL = {"object_store_memory": 100_000_000, "include_dashboard": False}
 # A node that was killed is missed within seconds, not half a minute.
-WATCHFUL = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+WATCHFUL = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
 
 
 @contextmanager
@@ -39,6 +40,13 @@ def add_nodes(cluster: Cluster, count: int, **settings: Any) -> list[Any]:
     nodes = [cluster.add_node(wait=False, num_cpus=1, **SMALL, **settings) for _ in range(count)]
     cluster.wait_for_nodes()
     return nodes
+
+
+def node_of(cluster: Cluster, pid: int) -> Any:
+    """The node whose worker a process is: workers are children of their raylet."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    parent = int(next(line for line in status.splitlines() if line.startswith("PPid")).split()[1])
+    return next(node for node in cluster.worker_nodes if node.all_processes["raylet"][0].process.pid == parent)
 
 
 def kill_node(cluster: Cluster, node: Any) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from ray.cluster_utils import Cluster
 
+from benchmarks.cluster import keeper, overhead, planning, sleepers
 from hotswap.cluster import Checkpoint, Outcome, PerUnit, Piece, Stored, Where, Work
 from hotswap.cluster.dispatch import Dispatch
 from hotswap.cluster.joining import join
@@ -24,7 +26,7 @@ from hotswap.studies.running.clustered import check_unwritten, run_on_cluster
 from hotswap.studies.running.train import RunOptions
 from hotswap.studies.storage.store import Store
 from tests.children import PATIENCE, child, hotswap_command
-from tests.cluster.nodes import add_nodes, cluster_of, kill_node
+from tests.cluster.nodes import add_nodes, cluster_of, kill_node, node_of
 from tests.studies.running.test_train import TOML, TOY, Quiet, assert_same, run
 
 STUDY: StudySpec = replace(TOY, seeds=(0,), epochs=120)  # about a second for each unit
@@ -58,6 +60,12 @@ class Watchful(Quiet):
             self.deed()
 
 
+def trained_in(folder: Path) -> list[int]:
+    """The processes that train units, as the folder says, those of later units last."""
+    with Store.open(folder) as store:
+        return [int(unit.where.rpartition(" ")[2]) for unit in store.summary().units if "process" in unit.where]
+
+
 def train(folder: Path, listener: Quiet, *, storage: Path | None = None, **more: Any) -> Outcome:
     where = None if storage is None else str(storage)
     with (
@@ -83,10 +91,10 @@ def test_checkpoints_in_a_storage_survive_a_node_and_a_worker(cluster: Cluster, 
     study, storage = tmp_path / "study", tmp_path / "storage"
 
     def kill_both() -> None:
-        with Store.open(study) as store:
-            places = [unit.where for unit in store.summary().units if "process" in unit.where]
-        os.kill(int(places[-1].rpartition(" ")[2]), signal.SIGKILL)
-        kill_node(cluster, cluster.worker_nodes.copy().pop())
+        *_, worker = trained_in(study)
+        node = node_of(cluster, trained_in(study)[0])
+        os.kill(worker, signal.SIGKILL)
+        kill_node(cluster, node)
         add_nodes(cluster, 1)
 
     watchful = Watchful(150, kill_both)
@@ -101,7 +109,7 @@ def test_checkpoints_in_a_storage_survive_a_node_and_a_worker(cluster: Cluster, 
 
 def test_a_node_that_dies_while_checkpoints_come_back(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
     def kill_one() -> None:
-        kill_node(cluster, cluster.worker_nodes.copy().pop())
+        kill_node(cluster, node_of(cluster, trained_in(tmp_path)[-1]))
         add_nodes(cluster, 1)
 
     watchful = Watchful(150, kill_one)
@@ -172,6 +180,9 @@ class Notes:
     def begins(self, unit: str, where: Where) -> None:
         self.began.append(unit)
 
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def receive(self, unit: str, message: object) -> None:
         self.received.setdefault(unit, []).append(message)
 
@@ -219,6 +230,17 @@ def test_three_failures_are_the_end_of_a_unit_and_of_no_other(cluster: Cluster) 
     assert notes.ended["well"] == (True, "")
     assert not notes.ended["raises"][0]
     assert "for this one" in notes.ended["raises"][1]
+
+
+def test_the_benchmark_measures_what_it_says(cluster: Cluster, tmp_path: Path) -> None:
+    with join(None, PerUnit(), None, print) as joined:
+        assert overhead(joined, 3) > 0
+        kept = keeper(joined, tmp_path / "rows", epochs=3, units=2, runs=5)
+        slept = sleepers(joined, tmp_path / "sleepers", 4, 0.01)
+    assert kept.rows == 3 * 2 * 5
+    assert kept.per_second > 0
+    assert (slept.units, slept.workers) == (4, 2)
+    assert planning(tmp_path / "planned", 200) > 0
 
 
 def test_nodes_with_another_hotswap_get_no_units(cluster: Cluster, tmp_path: Path) -> None:

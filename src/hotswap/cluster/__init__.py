@@ -11,7 +11,7 @@ The decisions, each in one place:
 
 - **One writer.** Only the keeper, which lives in the command's process, writes the ledger and the folder. A worker
   needs no more than hotswap and the object store: the task is a generator, and what it yields comes to the command in
-  order.
+  order. What comes within a tenth of a second is one transaction.
 - **A checkpoint counts once the keeper has it.** It comes after the rows of its epochs in the same stream, so that a
   checkpoint never knows of rows that were not written. A worker is told by the command from which one to go on, and
   never looks for one itself: a worker that was given up and still lives can do no harm.

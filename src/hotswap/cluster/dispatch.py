@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ray
@@ -21,7 +22,7 @@ from ray.exceptions import (
 
 from hotswap.cluster import travelling
 from hotswap.cluster.joining import Joined
-from hotswap.cluster.units import Keeper, Outcome, Piece, Work
+from hotswap.cluster.units import Checkpoint, Keeper, Outcome, Piece, Stored, Work
 
 __all__ = ["FAILURES", "Dispatch"]
 
@@ -29,6 +30,7 @@ FAILURES = 3
 """So many failures without a new checkpoint between them are the end of a unit."""
 
 BREATH = 0.2  # seconds to wait for news before looking whether to stop
+MOMENT = 0.1  # seconds of news that are written together
 SURVEY = 5.0  # seconds between two looks at how large the cluster is
 
 
@@ -80,8 +82,7 @@ class Dispatch:
             while self._waiting or self._tries:
                 self._look_around()
                 self._fill()
-                for stream in self._news():
-                    self._advance(self._tries[stream])
+                self._take(self._ready(list(self._tries), BREATH))
         finally:
             for stream in self._tries:
                 with suppress(RayError):
@@ -120,45 +121,70 @@ class Dispatch:
         stream = task.remote(self._cluster.expected, self._references, packed)
         self._tries[stream] = _Try(piece, stream)
 
-    def _news(self) -> list[Any]:
-        """The streams that have something to say."""
-        streams = list(self._tries)
-        ready, _ = ray.wait(streams, num_returns=1, timeout=BREATH) if streams else ([], [])
-        if ready:
-            ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)
+    def _ready(self, streams: list[Any], patience: float) -> list[Any]:
+        """Those that have something to say; if none has, after some patience."""
+        if not streams:
+            return []
+        ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)
+        if not ready and patience:
+            ready, _ = ray.wait(streams, num_returns=1, timeout=patience)
         return ready
 
-    def _advance(self, one: _Try) -> None:
-        unit = one.piece.id
+    def _take(self, ready: list[Any]) -> None:
+        """Have the keeper receive together what comes within a moment; then do what has to wait until it is written.
+
+        A disk needs as long for one row as for thousands.
+        """
+        later: list[Callable[[], None]] = []
+        open_ = dict.fromkeys(self._tries)
+        deadline = time.monotonic() + MOMENT
+        with self._keeper.together() if ready else nullcontext():
+            while ready:
+                for stream in ready:
+                    if not self._advance(self._tries[stream], later):
+                        del open_[stream]
+                ready = self._ready(list(open_), 0.0) if time.monotonic() < deadline else []
+        for deed in later:
+            deed()
+
+    def _advance(self, one: _Try, later: list[Callable[[], None]]) -> bool:
+        """Receive the next thing that a stream says; False if it was the last."""
         try:
             kind, content = ray.get(next(one.stream))
         except TaskCancelledError:
-            self._put_down(one, finished=False)
+            later.append(partial(self._put_down, one, finished=False))
         except (NodeDiedError, ObjectLostError):
-            self._again(one, "its node died")
+            later.append(partial(self._again, one, "its node died"))
         except RayTaskError as error:
-            self._fail(one, _last_line(error), str(error))
+            later.append(partial(self._fail, one, _last_line(error), str(error)))
         except (RayError, StopIteration) as error:
-            self._fail(one, f"its worker died ({_first_line(error)})", str(error))
+            later.append(partial(self._fail, one, f"its worker died ({_first_line(error)})", str(error)))
         else:
-            if kind == "began":
-                one.began = True
-                self._keeper.begins(unit, content)
-            elif kind == "refused":
+            if kind == "refused":
                 self._cluster.refuse(*content)
-                self._again(one, "")
+                later.append(partial(self._again, one, ""))
             elif kind == "ended":
-                self._put_down(one, finished=content)
+                later.append(partial(self._put_down, one, finished=content))
             else:
-                self._receive(unit, content)
+                self._receive(one, kind, content, later)
+                return True
+        return False
 
-    def _receive(self, unit: str, posts: list[tuple[str, Any]]) -> None:
-        for kind, content in posts:
-            if kind == "checkpoint":
-                self._keeper.keep(unit, content)
-                self._failures.pop(unit, None)
+    def _receive(self, one: _Try, kind: str, content: Any, later: list[Callable[[], None]]) -> None:
+        unit = one.piece.id
+        if kind == "began":
+            one.began = True
+            self._keeper.begins(unit, content)
+            return
+        for what, message in content:
+            if what == "checkpoint":
+                later.append(partial(self._keep, unit, message))
             else:
-                self._keeper.receive(unit, content)
+                self._keeper.receive(unit, message)
+
+    def _keep(self, unit: str, checkpoint: Checkpoint | Stored) -> None:
+        self._keeper.keep(unit, checkpoint)
+        self._failures.pop(unit, None)
 
     def _put_down(self, one: _Try, *, finished: bool) -> None:
         del self._tries[one.stream]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -86,11 +87,14 @@ class Keeper(Protocol):
     def begins(self, unit: str, where: Where) -> None:
         """A worker has begun."""
 
+    def together(self) -> AbstractContextManager[object]:
+        """A block in which things are received that are written all, or none; checkpoints are kept after it."""
+
     def receive(self, unit: str, message: object) -> None:
         """Something that `Desk.post` sent."""
 
     def keep(self, unit: str, checkpoint: Checkpoint | Stored) -> None:
-        """A checkpoint; everything that was posted before it has been received."""
+        """A checkpoint; everything that was posted before it has been received and written."""
 
     def interrupted(self, unit: str, why: str) -> None:
         """A try has failed, or a node died; there will be another."""

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,9 @@ class _StudyKeeper:
 
     def begins(self, unit: str, where: Where) -> None:
         self._annotate[unit](str(where))
+
+    def together(self) -> AbstractContextManager[object]:
+        return self._store.transaction()
 
     def receive(self, unit: str, message: object) -> None:
         if not isinstance(message, Post) or message.method not in _POSTS[message.to]:
