@@ -35,6 +35,7 @@ from beyond import draw  # noqa: E402
 from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
+from scale import BLOCKS as SCALE  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
@@ -43,6 +44,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **BENCHMARKED,
     **PRECISION,
     **BEYOND,
+    **SCALE,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},
