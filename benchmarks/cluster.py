@@ -191,6 +191,12 @@ def overhead(joined: Joined, units: int) -> float:
     return median(after - before for before, after in zip(ledger.began[1:], ledger.began[2:], strict=False))
 
 
+def warm_up(joined: Joined) -> None:
+    """Have all workers started."""
+    work, pieces = sleeping(), [Piece(str(n), (0.5, None)) for n in range(joined.room())]
+    Dispatch(joined, work, None, Ledger(None, {})).run(pieces)
+
+
 def keeper(joined: Joined, folder: Path, epochs: int, units: int = 4, runs: int = 100) -> Kept:
     study = study_of(units, runs, epochs)
     planned = {unit.id: unit for unit in plan(study, runs)}
@@ -200,6 +206,7 @@ def keeper(joined: Joined, folder: Path, epochs: int, units: int = 4, runs: int 
             for name, unit in planned.items()
         ]
         ledger = Ledger(store, planned)
+        warm_up(joined)
         Dispatch(joined, sending(), None, ledger).run(pieces)
         taken = time.perf_counter() - ledger.began[0]
         began = time.perf_counter()
@@ -235,6 +242,7 @@ def sleepers(joined: Joined, folder: Path, units: int, sleep: float) -> Sleepers
     planned = {unit.id: unit for unit in plan(study, 1)}
     with Store.create(folder, study, precision="fp32", max_runs=1) as store:
         pieces = [Piece(name, (sleep, [row(unit.runs[0].id, 1)])) for name, unit in planned.items()]
+        warm_up(joined)
         began = time.perf_counter()
         outcome = Dispatch(joined, sleeping(), None, Ledger(store, planned)).run(pieces)
         taken = time.perf_counter() - began

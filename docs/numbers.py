@@ -37,6 +37,7 @@ from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
 from race_study import BLOCKS as RACE_STUDY  # noqa: E402
 from raced import BLOCKS as RACED  # noqa: E402
+from scale import BLOCKS as SCALE  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
@@ -47,6 +48,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **RACED,
     **BEYOND,
     **RACE_STUDY,
+    **SCALE,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from tests.children import child
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -33,6 +39,70 @@ def test_transformers(tmp_path: Path) -> None:
 def test_tensorboard(tmp_path: Path) -> None:
     assert "logged to here" in run("with_tensorboard.py", "here", cwd=tmp_path)
     assert list((tmp_path / "here").iterdir())
+
+
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node",
+    "2",
+    "--max-restarts",
+    "1",
+]
+LAST = re.compile(r"epoch 40: loss ([\d.]+)")
+
+
+def lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    assert process.stdout is not None
+    yield from process.stdout
+
+
+@pytest.fixture(scope="module")
+def loss_of_two(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two processes reach after forty epochs that nobody disturbs."""
+    command = [*TORCHRUN, str(EXAMPLES / "with_torchrun.py"), "checkpoint.pt", "40"]
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return LAST.findall(done.stdout)[0]
+
+
+def test_torchrun(tmp_path: Path, loss_of_two: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    command = [*TORCHRUN, str(EXAMPLES / "with_torchrun.py"), "checkpoint.pt", "40"]
+    said, killed = "", False
+    with child(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        for line in lines(process):
+            said += line
+            if "epoch 5:" in line and not killed:
+                os.kill(int(re.findall(r"rank 1 is process (\d+)", said)[0]), signal.SIGKILL)
+                killed = True
+    assert process.returncode == 0, said
+    assert [int(epoch) >= 5 for epoch in re.findall(r"going on after epoch (\d+)", said)] == [True, True]
+    assert LAST.findall(said) == [loss_of_two]
+
+
+@pytest.mark.soak
+def test_ray_train(tmp_path: Path, loss_of_two: str) -> None:
+    command = [sys.executable, str(EXAMPLES / "with_ray_train.py"), str(tmp_path / "digits"), "40"]
+    said, killed = "", False
+    alone = {**os.environ, "RAY_ADDRESS": "local", "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=alone
+    ) as process:
+        try:
+            for line in lines(process):
+                said += line
+                if "training result 5" in line and not killed:
+                    os.kill(int(re.findall(r"RayTrainWorker pid=(\d+)", line)[0]), signal.SIGKILL)
+                    killed = True
+        finally:
+            process.kill()
+    assert process.returncode == 0, said
+    assert killed
+    assert len(set(re.findall(r"RayTrainWorker pid=(\d+)", said))) > 2
+    assert LAST.findall(said) == [loss_of_two]
 
 
 def test_every_example_is_here() -> None:
