@@ -6,11 +6,20 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from hotswap.cli.signals import stopped_by_signals
 from tests.children import PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """SIGINT means something here, also where the tests themselves run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def signalled() -> None:
@@ -29,7 +38,8 @@ def test_what_is_said_waits_for_what_is_being_printed() -> None:
     with stopped_by_signals(say, "this run") as received:
         with printing:
             os.kill(os.getpid(), signal.SIGINT)
-            while not received:
+            deadline = time.monotonic() + PATIENCE
+            while not received and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert said == []
         deadline = time.monotonic() + PATIENCE
