@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from hotswap import HotSwap, HotSwapSGD, SettingError
+from hotswap import HotSwap, HotSwapSGD, SettingError, log_grid
 from tests.optim.helpers import batches, loss_of, model, same, weights
 
 
@@ -54,7 +54,7 @@ def test_parameters_without_gradient_are_left_alone(base: type[torch.optim.Optim
     net = model()
     frozen, unused = net[0].weight, nn.Parameter(torch.ones(3))
     frozen.requires_grad_(False)
-    optimizer = HotSwap(base([*net.parameters(), unused], lr=0.1))  # type: ignore[call-arg]
+    optimizer = HotSwap(base([*net.parameters(), unused], lr=0.1), {"lr": log_grid()})  # type: ignore[call-arg]
     kept = frozen.detach().clone()
     for batch in batches(40):
         optimizer.step(loss_of(net, batch))

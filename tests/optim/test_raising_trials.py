@@ -141,13 +141,22 @@ def test_what_is_not_the_rates_doing_ends_the_step(error: BaseException) -> None
 
 @pytest.mark.parametrize("check", [True, False])
 def test_a_closure_that_raises_at_every_second_call_ends_the_step(check: bool) -> None:
-    """It raises at the start point, too, so no rate is to blame: a loader that has run out, say."""
-    net, once = autoencoder(), iter([images()])
+    """It raises at the start point, too, so no rate is to blame."""
+    net, once = autoencoder(), [images()]
     optimizer = HotSwapSGD(net, RATES, check_closure=check)
     before = weights(net)
 
-    said = nullcontext() if check else pytest.warns(HotSwapWarning, match="raised StopIteration at a trial")
-    with said, pytest.raises(StopIteration):
+    said = nullcontext() if check else pytest.warns(HotSwapWarning, match="raised IndexError at a trial")
+    with said, pytest.raises(IndexError):
+        optimizer.step(lambda: net(once.pop()).square().mean())
+    assert same(weights(net), before)
+
+
+def test_a_loader_that_has_run_out_ends_the_step_at_once() -> None:
+    net, once = autoencoder(), iter([images()])
+    optimizer = HotSwapSGD(net, RATES, check_closure=False)
+    before = weights(net)
+    with pytest.raises(StopIteration):
         optimizer.step(lambda: net(next(once)).square().mean())
     assert same(weights(net), before)
 

@@ -21,6 +21,7 @@ _FATAL: tuple[type[BaseException], ...] = (
     torch.OutOfMemoryError,
     torch.AcceleratorError,  # after which the device computes nothing any more
     OSError,  # files, connections and what waits for them
+    StopIteration,  # the data have run out
     *((dist.DistError,) if dist.is_available() else ()),
 )
 
