@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
+import hotswap
 from hotswap import DataError, __version__
 from hotswap.cli import app
 from hotswap.data import Dataset, load_digits
@@ -34,7 +37,7 @@ def test_help_teaches() -> None:
     assert "demo" in shown
     assert "data" in shown
     assert "without choosing a learning rate" in shown
-    assert "four minutes" in CliRunner().invoke(app, ["demo", "--help"]).output.lower()
+    assert "five minutes" in CliRunner().invoke(app, ["demo", "--help"]).output.lower()
     assert "checked" in CliRunner().invoke(app, ["data", "--help"]).output
     assert {f"`{name}`," for name in STUDIES} <= set(CliRunner().invoke(app, ["study", "run", "--help"]).output.split())
 
@@ -177,3 +180,14 @@ def test_who_chooses_a_rate_has_a_colour_of_its_own_and_one_epoch_is_seen() -> N
 
 def test_digits_are_enough_for_the_network() -> None:
     assert load_digits().features == 64
+
+
+def test_no_two_lines_of_the_demo_look_the_same() -> None:
+    shown = []
+    for contender in contenders(load_digits(), DemoSettings()):
+        optimizer = contender.build([torch.nn.Parameter(torch.ones(2))])
+        swaps = isinstance(optimizer, hotswap.HotSwap | hotswap.Race)
+        shown.append(Outcome(contender.name, swaps=swaps, tuned=contender.tuned))
+    figure = draw([replace(one, train_losses=[1.0], test_errors=[0.1], rates=[1.0]) for one in shown], "")
+    lines = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].get_lines()]
+    assert len(lines) == len(shown) == len(set(lines))

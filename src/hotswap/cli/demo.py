@@ -34,7 +34,7 @@ def demo(
     """Train the paper's network with HotSwapSGD, AdamW in a race, AdaDelta and SGD at several rates, and compare.
 
     784-500-300-10 sigmoid units on the first 50,000 images of MNIST; the same weights and minibatches for everyone.
-    About four minutes on two cores.
+    About five minutes on two cores.
     """
     need("matplotlib", "The demo draws a figure")
     from hotswap.demo import DemoSettings, contenders, load_data

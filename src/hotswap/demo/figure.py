@@ -17,7 +17,7 @@ __all__ = ["draw", "save"]
 
 # Okabe and Ito's colours, told apart by colour-blind readers; line styles tell them apart in grey.
 HOT = ("#D55E00", "#E69F00", "#009E73")
-ADAPTIVE = "#0072B2"
+ADAPTIVE = ("#0072B2", "#56B4E9")
 GREYS = ("#000000", "#555555", "#888888", "#AAAAAA")
 STYLES = ("-", "--", "-.", ":")
 
@@ -59,7 +59,7 @@ def save(figure: Figure, path: Path) -> None:
 
 def _looks(outcomes: Sequence[Outcome]) -> list[tuple[str, str, float]]:
     looks: list[tuple[str, str, float]] = []
-    hot = plain = 0
+    hot = plain = adaptive = 0
     for outcome in outcomes:
         if outcome.swaps:
             looks.append((HOT[hot % len(HOT)], STYLES[hot % len(STYLES)], 2.4))
@@ -68,7 +68,8 @@ def _looks(outcomes: Sequence[Outcome]) -> list[tuple[str, str, float]]:
             looks.append((GREYS[plain % len(GREYS)], STYLES[plain % len(STYLES)], 1.3))
             plain += 1
         else:
-            looks.append((ADAPTIVE, "-", 1.8))
+            looks.append((ADAPTIVE[adaptive % len(ADAPTIVE)], STYLES[adaptive % len(STYLES)], 1.8))
+            adaptive += 1
     return looks
 
 
