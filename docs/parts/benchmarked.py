@@ -95,6 +95,21 @@ def study_speed() -> str:
     return f"{table((*headings, *more), rows)}\n\nCeilings measured in the same run: {ceilings}.\n\n{sources([file])}"
 
 
+def adam_grids() -> str:
+    """Grids of different tops around AdamW: held-out losses, and how often the rate was the largest one."""
+    files = kept("adam-grids")
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for row in (row for file in files for row in file["rows"]):
+        found.setdefault(row["method"], {}).setdefault(row["network"], []).append(row)
+    networks = list(next(iter(found.values())))
+    rows = []
+    for method, by_network in found.items():
+        losses = (", ".join(f"{row['loss']:.2f}" for row in by_network[network]) for network in networks)
+        tops = [row["at_top"] for each in by_network.values() for row in each if row["at_top"] is not None]
+        rows.append((method, *losses, f"{min(tops):.0%} to {max(tops):.0%}" if tops else ""))
+    return f"{table(('', *networks, 'steps with the largest rate'), rows)}\n\n{sources(files)}"
+
+
 def demo() -> str:
     """The demo's table, as `hotswap demo` wrote it."""
     rows, made = (FOLDER.parent / "demo" / "results.md").read_text().strip().rsplit("\n\n", 1)
@@ -102,6 +117,7 @@ def demo() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "adam grids": adam_grids,
     "demo": demo,
     "step cost": step_cost,
     "protections": protections,

@@ -2,7 +2,7 @@
 
 The length of their steps hardly depends on the gradient: the rate decides it alone. A step that is too long may lower
 the loss of its own minibatch all the same, which is all that a search sees, and spoil what was learned from others. So
-the largest rate that there is to choose from has to be one that does no harm, see `python -m benchmarks.adam_grids`.
+the largest rate that there is to choose from decides more than the search; `python -m benchmarks.adam_grids` compares.
 """
 
 from __future__ import annotations
