@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from hotswap.bench.workloads.base import WORKLOADS, Measures, Size, Task, Workload, in_evaluation, in_parts, seeded
+from hotswap.bench.workloads.base import WORKLOADS, Size, Task, Workload, judged_by_loss, seeded
 from hotswap.bench.workloads.images import Images
 
 __all__ = ["Autoencoder"]
@@ -31,15 +31,8 @@ class Autoencoder(Workload):
         def loss(x: Tensor, _: Tensor) -> Tensor:
             return binary_cross_entropy_with_logits(model(x), x, reduction="none").mean(1)
 
-        def measure() -> Measures:
-            return Measures(in_parts(loss, *images.measured).item(), in_parts(loss, *images.validation).item())
-
-        return Task(
-            model,
-            steps,
-            lambda: images.minibatches(100, seed),
-            lambda batch: loss(*batch).mean(),
-            in_evaluation(model, measure),
+        return judged_by_loss(
+            model, steps, lambda: images.minibatches(100, seed), loss, images.measured, images.validation
         )
 
 

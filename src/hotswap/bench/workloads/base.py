@@ -21,8 +21,10 @@ __all__ = [
     "Task",
     "Workload",
     "classification_measures",
+    "in_bfloat16",
     "in_evaluation",
     "in_parts",
+    "judged_by_loss",
     "minibatches_of",
     "seeded",
 ]
@@ -137,3 +139,35 @@ def classification_measures(model: nn.Module, train: Batch, validation: Batch) -
         return (scores.argmax(1) != y).float()
 
     return in_evaluation(model, lambda: Measures(in_parts(loss, *train).item(), in_parts(wrong, *validation).item()))
+
+
+def judged_by_loss(
+    model: nn.Module,
+    steps: int,
+    minibatches: Callable[[], Iterator[Batch]],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    train: Batch,
+    validation: Batch,
+    shown: Callable[[Tensor], Tensor] = torch.clone,
+) -> Task:
+    """A task whose measures are its training loss, on samples that it was trained on and on others.
+
+    `loss` gives the loss of each sample, and `shown` makes a measure of a mean of them.
+    """
+
+    def measure() -> Measures:
+        return Measures(*(shown(in_parts(loss, *samples)).item() for samples in (train, validation)))
+
+    return Task(model, steps, minibatches, lambda batch: loss(*batch).mean(), in_evaluation(model, measure))
+
+
+def in_bfloat16(model: nn.Module, device: torch.device | str) -> Callable[[Tensor], Tensor]:
+    """The outputs of a model in float32; on a GPU its products are in bfloat16."""
+    kind = torch.device(device).type
+
+    def scores(x: Tensor) -> Tensor:
+        with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+            found: Tensor = model(x)
+        return found.float()
+
+    return scores

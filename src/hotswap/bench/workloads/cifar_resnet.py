@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad, relu
 
-from hotswap.bench.workloads.base import WORKLOADS, Batch, Size, Task, Workload, classification_measures, seeded
+from hotswap.bench.workloads.base import (
+    WORKLOADS,
+    Batch,
+    Size,
+    Task,
+    Workload,
+    classification_measures,
+    in_bfloat16,
+    seeded,
+)
 from hotswap.bench.workloads.images import Images
 
 __all__ = ["CifarResnet"]
@@ -71,14 +80,13 @@ class CifarResnet(Workload):
             )
         widths, blocks, steps, batch_size = ((64, 128, 256), 2, 3900, 128) if full else ((4, 8), 1, 80, 32)
         model = seeded(lambda: resnet(widths, blocks), seed).to(device)
-        kind = torch.device(device).type
-        if kind == "cuda":
+        if torch.device(device).type == "cuda":
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch knows it
 
+        scores = in_bfloat16(model, device)
+
         def loss(batch: Batch) -> Tensor:
-            with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-                scores = model(batch[0])
-            return cross_entropy(scores.float(), batch[1])
+            return cross_entropy(scores(batch[0]), batch[1])
 
         def minibatches() -> Iterator[Batch]:
             plain = images.minibatches(batch_size, seed)

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hotswap.bench.workloads.base import WORKLOADS, Size, Task, Workload, classification_measures, seeded
+from hotswap.bench.workloads.base import (
+    WORKLOADS,
+    Batch,
+    Size,
+    Task,
+    Workload,
+    classification_measures,
+    in_bfloat16,
+    seeded,
+)
 from hotswap.bench.workloads.images import Images
 
 __all__ = ["FashionConvolution"]
@@ -37,12 +46,11 @@ class FashionConvolution(Workload):
         images = Images.of("fashion_mnist" if size == "full" else "digits", device, flat=False)
         widths, steps, batch_size = ((32, 64, 128), 4000, 128) if size == "full" else ((4, 8), 80, 32)
         model = seeded(lambda: convolutions(1, widths), seed).to(device)
-        kind = torch.device(device).type
 
-        def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
-            with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-                scores = model(batch[0])
-            return cross_entropy(scores.float(), batch[1])
+        scores = in_bfloat16(model, device)
+
+        def loss(batch: Batch) -> Tensor:
+            return cross_entropy(scores(batch[0]), batch[1])
 
         return Task(
             model,

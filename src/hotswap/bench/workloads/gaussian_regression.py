@@ -5,18 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hotswap.bench.workloads.base import (
-    WORKLOADS,
-    Batch,
-    Measures,
-    Size,
-    Task,
-    Workload,
-    in_evaluation,
-    in_parts,
-    minibatches_of,
-    seeded,
-)
+from hotswap.bench.workloads.base import WORKLOADS, Batch, Size, Task, Workload, judged_by_loss, minibatches_of, seeded
 
 __all__ = ["GaussianRegression"]
 
@@ -45,16 +34,8 @@ class GaussianRegression(Workload):
             mean, log_variance = predicted.unbind(1)
             return (log_variance + (y - mean).square() * torch.exp(-log_variance)) / 2
 
-        def measure() -> Measures:
-            found = (in_parts(loss, *each) for each in ((x, y), validation))
-            return Measures(*(mean.exp().item() for mean in found))
-
-        return Task(
-            model,
-            steps,
-            lambda: minibatches_of(x, y, 64, seed),
-            lambda batch: loss(*batch).mean(),
-            in_evaluation(model, measure),
+        return judged_by_loss(
+            model, steps, lambda: minibatches_of(x, y, 64, seed), loss, (x, y), validation, shown=torch.exp
         )
 
 

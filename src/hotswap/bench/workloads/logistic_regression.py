@@ -6,18 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from hotswap.bench.workloads.base import (
-    WORKLOADS,
-    Batch,
-    Measures,
-    Size,
-    Task,
-    Workload,
-    in_evaluation,
-    in_parts,
-    minibatches_of,
-    seeded,
-)
+from hotswap.bench.workloads.base import WORKLOADS, Batch, Size, Task, Workload, judged_by_loss, minibatches_of, seeded
 
 __all__ = ["LogisticRegression"]
 
@@ -40,16 +29,7 @@ class LogisticRegression(Workload):
         def loss(x: Tensor, y: Tensor) -> Tensor:
             return binary_cross_entropy_with_logits(model(x)[:, 0], y, reduction="none")
 
-        def measure() -> Measures:
-            return Measures(in_parts(loss, x, y).item(), in_parts(loss, *validation).item())
-
-        return Task(
-            model,
-            steps,
-            lambda: minibatches_of(x, y, 64, seed),
-            lambda batch: loss(*batch).mean(),
-            in_evaluation(model, measure),
-        )
+        return judged_by_loss(model, steps, lambda: minibatches_of(x, y, 64, seed), loss, (x, y), validation)
 
 
 def made(count: int, device: torch.device | str, seed: int = 0) -> Batch:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hotswap.bench.workloads.base import WORKLOADS, Measures, Size, Task, Workload, in_evaluation, in_parts, seeded
+from hotswap.bench.workloads.base import WORKLOADS, Size, Task, Workload, judged_by_loss, seeded
 from hotswap.bench.workloads.text import CHARACTERS, Text
 
 __all__ = ["RecurrentText"]
@@ -42,13 +42,5 @@ class RecurrentText(Workload):
         def loss(x: Tensor, y: Tensor) -> Tensor:
             return cross_entropy(model(x), y, reduction="none").mean(1)
 
-        def measure() -> Measures:
-            return Measures(*(in_parts(loss, *text.measured(count, held_out=held)).item() for held in (False, True)))
-
-        return Task(
-            model,
-            steps,
-            lambda: text.minibatches(32, seed),
-            lambda batch: loss(*batch).mean(),
-            in_evaluation(model, measure),
-        )
+        train, validation = (text.measured(count, held_out=held) for held in (False, True))
+        return judged_by_loss(model, steps, lambda: text.minibatches(32, seed), loss, train, validation)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hotswap.bench.workloads.base import WORKLOADS, Measures, Size, Task, Workload, in_evaluation, in_parts, seeded
+from hotswap.bench.workloads.base import WORKLOADS, Size, Task, Workload, in_bfloat16, judged_by_loss, seeded
 from hotswap.bench.workloads.text import CHARACTERS, Text
 
 __all__ = ["TransformerText"]
@@ -47,20 +47,10 @@ class TransformerText(Workload):
         steps, batch_size, count = (2000, 64, 500) if full else (80, 16, 50)
         text = Text(shape[-1], device, None if full else 20_000)
         model = seeded(lambda: Transformer(*shape, dropout=0.1), seed).to(device)
-        kind = torch.device(device).type
+        scores = in_bfloat16(model, device)
 
         def loss(x: Tensor, y: Tensor) -> Tensor:
-            with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-                scores = model(x)
-            return cross_entropy(scores.float(), y, reduction="none").mean(1)
+            return cross_entropy(scores(x), y, reduction="none").mean(1)
 
-        def measure() -> Measures:
-            return Measures(*(in_parts(loss, *text.measured(count, held_out=held)).item() for held in (False, True)))
-
-        return Task(
-            model,
-            steps,
-            lambda: text.minibatches(batch_size, seed),
-            lambda batch: loss(*batch).mean(),
-            in_evaluation(model, measure),
-        )
+        train, validation = (text.measured(count, held_out=held) for held in (False, True))
+        return judged_by_loss(model, steps, lambda: text.minibatches(batch_size, seed), loss, train, validation)
