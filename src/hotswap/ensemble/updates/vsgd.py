@@ -3,8 +3,9 @@
 Schaul, Zhang and LeCun, "No more pesky learning rates" (ICML 2013), derive the rate that lowers the expected loss most
 where the loss is quadratic and separable: `1/h · ḡ² / (ḡ² + σ²)`, with h the curvature, ḡ the mean and σ² the variance
 of a gradient. Schaul and LeCun, "Adaptive learning rates and parallelization for stochastic, sparse, non-smooth
-gradients" (ICLR 2013), take the curvature from a second gradient on the same minibatch; their Algorithm 1 is this one.
-For each parameter, with g its gradient at θ and g′ that at θ + ḡ:
+gradients" (ICLR 2013), take the curvature from a second gradient on the same minibatch. What follows was compared with
+the first author's program, and not line by line with the papers. For each parameter, with g its gradient at θ and g′
+that at θ + ḡ:
 
     h = |g′ − g| / |ḡ|                                              the curvature on this minibatch
     τ ← τ + 1   if |g − ḡ| > 2 √(v̄ − ḡ²)  or  |h − h̄| > 2 √(w̄ − h̄²)  an outlier: let it count less
