@@ -12,7 +12,7 @@ from hotswap.bench.workloads import Batch, Task
 from hotswap.optim import HotSwap
 from hotswap.rewards import RelativeReduction, Reward
 
-__all__ = ["PaperAlgorithm", "Preset"]
+__all__ = ["FirstDecreaseInstead", "PaperAlgorithm", "Preset"]
 
 
 BELOW_ZERO = Configuration(
@@ -50,6 +50,21 @@ class PaperAlgorithm(Method):
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
         """See `Method.begin`."""
         return Swapping(task, hotswap.HotSwapSGD(task.model, reward=_reward(settings), seed=seed))
+
+
+@METHODS.register("first_decrease")
+class FirstDecreaseInstead(Method):
+    """The same, with the search that takes the first rate that lowers the loss."""
+
+    title = "HotSwapSGD, first decrease"
+    ours = True
+    first = Configuration({}, "documentation: HotSwapSGD(model, search=FirstDecrease())")
+    second = BELOW_ZERO
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
+        """See `Method.begin`."""
+        reward, search = _reward(settings), hotswap.FirstDecrease()
+        return Swapping(task, hotswap.HotSwapSGD(task.model, search=search, reward=reward, seed=seed))
 
 
 class Preset(Method):

@@ -18,10 +18,14 @@ class VSgd(Method):
 
     title = "vSGD-fd"
     first = Configuration({}, "the papers: there is nothing to set; the slow start is the first author's program's")
+    second = Configuration({"slow_start": "tenth"}, "ICML 2013: a slow start by a tenth of the number of parameters")
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> TwoGradients:
         """See `Method.begin`."""
-        return TwoGradients(task, VSGD(task.model.parameters(), module=task.model, **settings))
+        parameters = list(task.model.parameters())
+        tenth = max(1.0, sum(parameter.numel() for parameter in parameters) / 10)
+        slow = {"slow": tenth} if settings else {}
+        return TwoGradients(task, VSGD(parameters, module=task.model, **slow))
 
 
 class TwoGradients(Plain):
