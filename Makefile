@@ -26,7 +26,7 @@ browser: ## Debian's Chromium, in which the page is tested, where it may be inst
 		|| echo "There is no Chromium and it cannot be installed: tests of the page in a browser are skipped."
 
 test: $(READY) browser ## run every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile  # the tests of a file share what they set up
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # the tests of a file share what they set up
 
 soak: $(READY) ## studies on a cluster whose nodes are killed twenty times
 	@$(BIN)/python -m pytest -m soak
