@@ -11,6 +11,7 @@ from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
 from hotswap.bench.workloads import Batch, Task
 from hotswap.optim import HotSwap
 from hotswap.rewards import RelativeReduction, Reward
+from hotswap.searches import FirstDecrease, Search
 
 __all__ = ["FirstDecreaseInstead", "PaperAlgorithm", "Preset"]
 
@@ -46,25 +47,21 @@ class PaperAlgorithm(Method):
     ours = True
     first = Configuration({}, "README: HotSwapSGD(model)")
     second = BELOW_ZERO
+    search: ClassVar[Search | None] = None
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
         """See `Method.begin`."""
-        return Swapping(task, hotswap.HotSwapSGD(task.model, reward=_reward(settings), seed=seed))
+        reward = _reward(settings)
+        return Swapping(task, hotswap.HotSwapSGD(task.model, search=self.search, reward=reward, seed=seed))
 
 
 @METHODS.register("first_decrease")
-class FirstDecreaseInstead(Method):
+class FirstDecreaseInstead(PaperAlgorithm):
     """The same, with the search that takes the first rate that lowers the loss."""
 
     title = "HotSwapSGD, first decrease"
-    ours = True
     first = Configuration({}, "documentation: HotSwapSGD(model, search=FirstDecrease())")
-    second = BELOW_ZERO
-
-    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Swapping:
-        """See `Method.begin`."""
-        reward, search = _reward(settings), hotswap.FirstDecrease()
-        return Swapping(task, hotswap.HotSwapSGD(task.model, search=search, reward=reward, seed=seed))
+    search = FirstDecrease()
 
 
 class Preset(Method):

@@ -24,8 +24,8 @@ class VSgd(Method):
         """See `Method.begin`."""
         parameters = list(task.model.parameters())
         tenth = max(1.0, sum(parameter.numel() for parameter in parameters) / 10)
-        slow = {"slow": tenth} if settings else {}
-        return TwoGradients(task, VSGD(parameters, module=task.model, **slow))
+        slow = tenth if settings.get("slow_start") == "tenth" else 2.0
+        return TwoGradients(task, VSGD(parameters, module=task.model, slow=slow))
 
 
 class TwoGradients(Plain):
