@@ -45,7 +45,8 @@ def test_the_files_of_a_report(tmp_path: Path) -> None:
     told: list[str] = []
     written = write_report(whole(), tmp_path, told.append)
     names = {f"{name}.{kind}" for name in ("profile", f"workload-{W}", f"workload-{V}") for kind in ("png", "svg")}
-    assert {path.name for path in written} == {*names, "benchmark.md"} == {path.name for path in tmp_path.iterdir()}
+    told_too = {*names, "benchmark.md", "benchmark.html"}
+    assert {path.name for path in written} == told_too == {path.name for path in tmp_path.iterdir()}
     assert set(told) == names
     text = (tmp_path / "benchmark.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([^)]+)\)", text)) == {name for name in names if "png" in name}
@@ -77,10 +78,11 @@ def test_a_workload_that_is_too_easy_is_warned_of() -> None:
 
 def test_little_or_nothing_can_be_reported(tmp_path: Path) -> None:
     written = write_report({}, tmp_path)
-    assert [path.name for path in written] == ["benchmark.md"]
-    assert "There are no scores yet" in written[0].read_text(encoding="utf-8")
+    assert [path.name for path in written] == ["benchmark.html", "benchmark.md"]
+    assert "There are no scores yet" in written[1].read_text(encoding="utf-8")
     lost = by_id(made(W, "sgd", state="missing"), made(V, "sgd", state="failed"))
     assert {path.name for path in write_report(lost, tmp_path)} == {
+        "benchmark.html",
         "benchmark.md",
         f"workload-{V}.png",
         f"workload-{V}.svg",

@@ -13,7 +13,7 @@ from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.figures import MOST
 from hotswap.bench.report.looks import label, looks, title_of
 from hotswap.bench.report.origin import origins
-from hotswap.bench.report.verdict import best_first, coverage, duels, each_of_ours, is_ours, scored, verdict
+from hotswap.bench.report.verdict import best_first, contests, coverage, duels, each_of_ours, is_ours, scored, summary
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, too_easy, untrained
 from hotswap.bench.workloads import WORKLOADS
@@ -40,7 +40,16 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "percents": list(PERCENTS),
         "cautions": _cautions(results, found),
         "coverage": coverage(results, found),
-        "verdict": verdict(found),
+        "summary": summary(found),
+        "contests": [
+            {
+                "workload": one.workload,
+                "lead": number(one.lead),
+                "ours": {"method": one.ours.method, "score": number(one.ours.ratio)},
+                "other": {"method": one.other.method, "score": number(one.other.ratio)},
+            }
+            for one in contests(found)
+        ],
         "each": each_of_ours(found),
         "methods": methods,
         "scored": scored(found),
@@ -62,7 +71,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         ],
         "profile": _profile(found),
         "duels": [asdict(duel) for duel in duels(found)],
-        "troubles": troubles(result for result in results.values()),
+        "troubles": troubles(results.values()),
         "configurations": _configurations(found),
         "origins": origins(results),
     }

@@ -19,14 +19,17 @@ from hotswap.bench.workloads import WORKLOADS
 
 __all__ = [
     "RIVALS",
+    "Contest",
     "Duel",
     "advice",
     "best_first",
+    "contests",
     "coverage",
     "duels",
     "each_of_ours",
     "is_ours",
     "scored",
+    "summary",
     "verdict",
 ]
 
@@ -48,6 +51,20 @@ class Duel:
     surely: int
     """On how many of these the worst seed of ours is better than the best of the other."""
     of: int
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The best of ours and the best of the others on a workload."""
+
+    workload: str
+    ours: Score
+    other: Score
+
+    @property
+    def lead(self) -> float:
+        """By what factor ours is ahead; below 1 if it is behind."""
+        return self.other.ratio / self.ours.ratio
 
 
 def is_ours(method: str) -> bool:
@@ -110,23 +127,40 @@ def coverage(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
     return said
 
 
-def verdict(found: Sequence[Score]) -> list[str]:
-    """Who is best, where one of ours is ahead of all others and where none is, and the worst of ours."""
-    table, rows = _table(found), best_first(found)
-    ours, others = _sides(table)
+def contests(found: Sequence[Score]) -> list[Contest]:
+    """By workload, where ours and others have scores; the greatest lead of ours first."""
+    table = _table(found)
+    sides = _sides(table)
+    pairs = []
+    for workload in scored(found):
+        best = [
+            min((table[name][workload] for name in side if workload in table[name]), key=_ratio, default=None)
+            for side in sides
+        ]
+        if best[0] is not None and best[1] is not None:
+            pairs.append(Contest(workload, best[0], best[1]))
+    return sorted(pairs, key=lambda contest: -contest.lead)
+
+
+def summary(found: Sequence[Score]) -> list[str]:
+    """Who is best over all workloads, where one of ours is as good as tuned, and the worst of ours."""
+    table = _table(found)
+    ours, _ = _sides(table)
     if not ours:
         return ["None of ours has a score yet, so that nothing can be said of them."]
-    said = _best(rows, scored(found))
-    if others:
-        said += _by_workload(table, ours, others)
-    said += _against_tuned(table, ours)
-    worst = max((score for name in ours for score in table[name].values()), key=lambda score: score.ratio)
+    worst = max((score for name in ours for score in table[name].values()), key=_ratio)
     endless = f"; {worst.endless} of its {worst.seeds} runs had no end" if worst.endless else ""
-    said.append(
+    return [
+        *_best(best_first(found), scored(found)),
+        _against_tuned(table, ours),
         f"The worst of ours is {label(worst.method)} on `{worst.workload}`: {three_digits(worst.ratio)} times the "
-        f"reference{endless}."
-    )
-    return said
+        f"reference{endless}.",
+    ]
+
+
+def verdict(found: Sequence[Score]) -> list[str]:
+    """The summary, and the workloads on which the best of ours is ahead of the best of the others or behind."""
+    return [*summary(found), *_by_workload(found)]
 
 
 def each_of_ours(found: Sequence[Score]) -> list[str]:
@@ -157,11 +191,11 @@ def advice(found: Sequence[Score]) -> list[str]:
         return ["What to use when cannot be said before ours and others have scores on the same workloads."]
     count = _count(len(scored(found)), "workload")
     said = [
-        f"Of ours, on the {count} of the [benchmark](docs/benchmark.md): {_champions(own)}.",
+        f"Of ours, on the {count} of the benchmark: {_champions(own)}.",
         f"Of what others use: {_champions(peers)}.",
-        *_by_workload(table, ours, others),
+        *_by_workload(found),
     ]
-    return [*said, *_against_tuned(table, ours)]
+    return [*said, _against_tuned(table, ours)]
 
 
 def _best(rows: Sequence[Overall], there: Sequence[str]) -> list[str]:
@@ -188,35 +222,25 @@ def _champions(rows: Sequence[Overall]) -> str:
     )
 
 
-def _by_workload(table: Table, ours: Sequence[str], others: Sequence[str]) -> list[str]:
-    """On which workloads the best of ours is ahead of the best of the others, and on which it is not."""
-    wins, losses, count = [], [], 0
-    for workload in sorted({name for own in table.values() for name in own}):
-        mine, theirs = (
-            min((table[name][workload] for name in side if workload in table[name]), key=_ratio, default=None)
-            for side in (ours, others)
-        )
-        if mine is None or theirs is None:
-            continue
-        count += 1
-        if mine.ratio < theirs.ratio:
-            wins.append(f"`{workload}` ({_short(mine)}, {_short(theirs)})")
-        elif mine.ratio > theirs.ratio:
-            losses.append(f"`{workload}` ({_short(theirs)}, {_short(mine)})")
-    of = f"on {{}} of {_count(count, 'workload')}"
-    won, lost = of.format(len(wins)), of.format(len(losses))
+def _by_workload(found: Sequence[Score]) -> list[str]:
+    pairs = contests(found)
+    if not pairs:
+        return []
+    wins = [f"`{one.workload}` ({_short(one.ours)}, {_short(one.other)})" for one in pairs if one.lead > 1]
+    losses = [f"`{one.workload}` ({_short(one.other)}, {_short(one.ours)})" for one in pairs if one.lead < 1]
+    count = _count(len(pairs), "workload")
     return [
-        f"The best of ours is ahead of the best of the others {won}{_after(wins)}.",
-        f"It is behind {lost}{_after(losses)}.",
+        f"The best of ours is ahead of the best of the others on {len(wins)} of {count}{_after(wins)}.",
+        f"It is behind on {len(losses)} of {count}{_after(losses)}.",
     ]
 
 
-def _against_tuned(table: Table, ours: Sequence[str]) -> list[str]:
+def _against_tuned(table: Table, ours: Sequence[str]) -> str:
     """Where one of ours is as good as tuning, which costs many trainings."""
     there = sorted({name for one in ours for name in table[one]})
     reached = [name for name in there if any(name in table[one] and table[one][name].ratio <= 1 for one in ours)]
     where = f"{len(reached)} of {_count(len(there), 'workload')}{_after([_code(name) for name in reached])}"
-    return [f"One of ours is as good as the tuned reference, or better, on {where}."]
+    return f"One of ours is as good as the tuned reference, or better, on {where}."
 
 
 def _table(found: Iterable[Score]) -> Table:

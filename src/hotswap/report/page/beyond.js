@@ -81,19 +81,6 @@ function beyondCharts(found) {
   responsive(host, draw);
 }
 
-/** How dark a cell is: its distance from 1, as far as tenfold. */
-function tint(ratio) {
-  if (!known(ratio)) return null;
-  const far = Math.min(1, Math.abs(Math.log10(Math.max(ratio, 0.1))));
-  return `background:color-mix(in oklab, var(${ratio < 1 ? "--lower" : "--higher"}) ${Math.round(70 * far)}%, var(--page))`;
-}
-
-/** Two digits or so, and never more than fit into a cell. */
-function short(ratio) {
-  if (ratio >= 9.95) return ratio < 999.5 ? ratio.toFixed(0) : ratio.toExponential(0).replace("+", "");
-  return ratio >= 0.95 ? ratio.toFixed(1) : (ratio >= 0.0095 ? ratio.toFixed(2) : ratio.toExponential(0));
-}
-
 function beyondRatios(found) {
   const rows = (ones) => ones.map((one) => {
     const cells = found.moments.flatMap((cost) => found.sizes.map((size) => {

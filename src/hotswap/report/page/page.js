@@ -657,8 +657,6 @@ const roomFor = (lines) => 18 + 6.6 * Math.max(...lines.map((line) => line.end.l
 
 // ---- Tables, claims, provenance.
 
-const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) => html("th", { scope: "col" }, text))));
-
 function tables() {
   const host = $("table-list");
   const why = whyMissing("Tables 1", "There are no timings of single runs, so there are no Tables 1 and 2.");
@@ -724,4 +722,4 @@ function names() {
   }
 }
 
-for (const section of [names, header, beyond, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();
+for (const section of [names, header, beyond, figure1, tuningCharts, benchmark, choiceCharts, clockCharts, tables, claims, origin]) section();
