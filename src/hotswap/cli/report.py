@@ -71,7 +71,7 @@ def _benchmark() -> Mapping[str, Any] | None:
         return section_data({result.run.id: result for result in read_results(folder)})
     except (ImportError, StudyError) as error:  # methods are known to those who have torch
         sentence = f"Missing: the section on the benchmark cannot be made ({str(error).rstrip('.')})."
-        out.print(sentence, style="yellow", highlight=False, markup=False)
+        out.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
     return None
 
 
