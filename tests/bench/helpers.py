@@ -45,7 +45,14 @@ def by_id(*results: Result) -> dict[str, Result]:
     return {result.run.id: result for result in results}
 
 
-ORIGIN = {"hotswap": "0.1.0", "torch": "2.13", "python": "3.11", "device": "CPU", "date": "2026-01-02T03:04:05+00:00"}
+ORIGIN = {
+    "hotswap": "0.1.0",
+    "command": "hotswap bench run --out bench",
+    "torch": "2.13",
+    "python": "3.11",
+    "device": "CPU",
+    "date": "2026-01-02T03:04:05+00:00",
+}
 
 
 def whole() -> dict[str, Result]:

@@ -579,7 +579,7 @@ def test_any_algorithm_is_drawn_as_it_says(visit: Opened, theme: str, key: str) 
 
 def test_no_algorithm_is_named_in_style_or_script() -> None:
     folder = Path(render.__file__).parent
-    for name in ("page.css", "plot.js", "page.js"):
+    for name in ("page.css", "benchmark.css", "plot.js", "page.js", "benchmark.js", "alone.js"):
         text = (folder / name).read_text(encoding="utf-8")
         assert not re.search(r"\b(sgd|adadelta|ducb|adam)\b", text), name  # labels in sentences have capitals
 
@@ -634,11 +634,12 @@ def test_ratios_are_a_table_that_marks_who_is_ahead_of_all(visit: Opened) -> Non
     assert page.locator(".ratios .group").all_inner_texts() == ["Other bandits", "Fewer searches"]
 
 
-def test_a_page_without_variants_has_no_such_section(visit: Opened) -> None:
+def test_a_page_without_variants_or_benchmark_has_no_such_section(visit: Opened) -> None:
     for name in ("real", "small", "empty"):
         page = visit(name)
-        assert page.locator("#beyond").count() == 0
-        assert page.locator('nav a[href="#beyond"]').count() == 0
+        for section in ("beyond", "benchmark"):
+            assert page.locator(f"#{section}").count() == 0
+            assert page.locator(f'nav a[href="#{section}"]').count() == 0
 
 
 def test_of_many_that_choose_one_is_shown_at_a_time(visit: Opened) -> None:
