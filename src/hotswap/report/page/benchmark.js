@@ -15,7 +15,7 @@ function benchmark() {
   $("bench-coverage").append(...rich(found.coverage.join(" ")));
   $("bench-cautions").append(...found.cautions.map((sentence) => html("p", { class: "notice" }, rich(sentence))));
   $("bench-verdict").append(...found.summary.map((sentence) => html("li", null, rich(pretty(sentence)))));
-  $("bench-each").append(...found.each.map((sentence) => html("li", null, rich(pretty(sentence)))));
+  if (found.each.length) $("bench-each").append(html("h3", null, "Each of ours"), sentenceList(found.each));
   const bench = benchLooks(found);
   const curves = benchCurves(found, bench);
   contests(found, bench);
@@ -24,7 +24,7 @@ function benchmark() {
   benchMore(found);
 }
 
-/** Names, classes and what is switched off; figures are drawn again through `redraw`. */
+/** Names, classes, what is switched off, and how to point at a line. */
 function benchLooks(found) {
   const names = Object.keys(found.methods);
   const off = new Set(names.filter((name) => !found.methods[name].shown));
@@ -83,13 +83,18 @@ function benchCurves(found, bench) {
   const format = (value) => (state.workload.error ? percent(value) : number(value));
 
   const inputs = found.workloads.map((workload) => {
-    const input = html("input", { type: "radio", name: "bench-workload", value: workload.name, checked: workload === state.workload });
+    const checked = workload === state.workload;
+    const input = html("input", { type: "radio", name: "bench-workload", value: workload.name, checked });
     input.addEventListener("change", () => show(workload));
     return input;
   });
   $("bench-workloads").append(html("fieldset", null, html("legend", null, "Workload"), inputs.map((input, i) =>
     html("label", null, input, html("span", null, spaced(found.workloads[i].name))))));
-  const choices = { "All": () => off.clear(), "Ours and a few": () => benchFew(found, bench), "Ours": () => benchFew(found, bench, true) };
+  const choices = {
+    "All": () => off.clear(),
+    "Ours and a few": () => benchFew(found, bench),
+    "Ours": () => benchFew(found, bench, true),
+  };
   $("bench-choices").append(...Object.entries(choices).map(([text, choose]) => {
     const button = html("button", { type: "button" }, text);
     button.addEventListener("click", () => { choose(); legend(); redraw(); });
@@ -116,9 +121,11 @@ function benchCurves(found, bench) {
     $("bench-legend").replaceChildren(...state.workload.lines.map((line) => {
       const id = idOf(line.method, line.second);
       const score = known(line.score) ? line.score.toFixed(2) : "–";
-      const attributes = { type: "button", "data-line": id, "aria-pressed": String(!off.has(id)), class: classOf(line.method, line.second) };
+      const pressed = String(!off.has(id));
+      const attributes = { type: "button", "data-line": id, "aria-pressed": pressed, class: classOf(line.method, line.second) };
       const ends = line.endless ? ` (${line.endless} of ${line.runs} without an end)` : "";
-      const button = pointing(html("button", attributes, html("span", null, line.label + ends), each("span", [format(line.median.at(-1)), score])), id);
+      const texts = each("span", [line.label + ends, format(line.median.at(-1)), score]);
+      const button = pointing(html("button", attributes, texts), id);
       button.addEventListener("click", () => {
         const on = off.delete(id);
         if (!on) off.add(id);
@@ -139,9 +146,10 @@ function benchCurves(found, bench) {
       id: idOf(line.method, line.second), name: line.label, cls: `${classOf(line.method, line.second)} dashes`,
       xs: pick(found.percents), ys: pick(line.median), low: pick(line.low), high: pick(line.high),
       tip(i) {
-        const over = known(level) ? [`${(pick(line.median)[i] / level).toFixed(2)} times the tuned reference at its end`] : [];
-        return [`after ${pick(found.percents)[i]}${NBSP}% of the budget`, `${format(pick(line.median)[i])}, median of ${count(line.runs, "run")}`,
-          `${format(pick(line.low)[i])} to ${format(pick(line.high)[i])}`, ...over];
+        const [spent, median, low, high] = [found.percents, line.median, line.low, line.high].map((values) => pick(values)[i]);
+        const over = known(level) ? [`${(median / level).toFixed(2)} times the tuned reference at its end`] : [];
+        return [`after ${spent}${NBSP}% of the budget`, `${format(median)}, median of ${count(line.runs, "run")}`,
+          `${format(low)} to ${format(high)}`, ...over];
       },
     })).reverse(); // the best comes last, and lies on top
     lines.sort((a, b) => / ours/.test(a.cls) - / ours/.test(b.cls));
@@ -152,20 +160,22 @@ function benchCurves(found, bench) {
     lineChart(host, {
       lines, height: host.clientWidth < 500 ? 380 : 500, right: 22, bottom: 36, left: 56, top: 24,
       label: `${sentenceCase(measured)} against the share of the budget: ${title}`,
-      x: { log: true, domain: [1, 100], tick: (value) => `${value}${NBSP}%`, title: "of the budget, in forward-and-backward passes", name: "after" },
+      x: { log: true, domain: [1, 100], tick: (value) => `${value}${NBSP}%`,
+        title: "of the budget, in forward-and-backward passes" },
       y: { log: true, domain: domainOf([...every.filter((value) => value <= most), most, level], true, 0.03), format,
-        tick: state.workload.error ? shortPercent : powerOfTen, title: sentenceCase(measured), heading: sentenceCase(measured) },
+        tick: state.workload.error ? shortPercent : powerOfTen, heading: sentenceCase(measured) },
       onPoint: point,
       before({ x, y, left, wide }, inner) {
         for (const line of lines) {
-          const edge = (values) => line.xs.map((value, i) => (known(values[i]) ? `${x(value)} ${y(values[i])}` : null)).filter(Boolean);
+          const edge = (values) => line.xs.flatMap((value, i) => (known(values[i]) ? [`${x(value)} ${y(values[i])}`] : []));
           const d = `M${[...edge(line.high), ...edge(line.low).reverse()].join("L")}Z`;
           inner.append(svg("path", { class: `band spread ${line.cls}`, d, "data-line": line.id }));
         }
         if (known(level)) inner.append(svg("line", { class: "level", x1: left, x2: wide, y1: y(level), y2: y(level) }));
       },
       after({ root, y, left }) {
-        if (known(level)) root.append(words(left + 6, y(level) + 15, `as good as tuned: ${format(level)}`, "start", "halo strong small"));
+        const text = `as good as tuned: ${format(level)}`;
+        if (known(level)) root.append(words(left + 6, y(level) + 15, text, "start", "halo strong small"));
       },
     });
   }
@@ -177,9 +187,11 @@ function benchCurves(found, bench) {
     const twice = (values) => values.flatMap((value, i) => (i ? [value, value] : [value]));
     const lines = bench.names.filter((name) => shares[name] && !off.has(name)).map((name) => ({
       id: name, name: bench.labelOf(name), cls: `${classOf(name)} dashes`, xs: twice(levels), ys: steps(shares[name]),
-      tip: (i) => [`score at most ${twice(levels)[i].toFixed(2)}`, `on ${Math.round(total * steps(shares[name])[i])} of ${count(total, "workload")}`],
+      tip: (i) => [`score at most ${twice(levels)[i].toFixed(2)}`,
+        `on ${Math.round(total * steps(shares[name])[i])} of ${count(total, "workload")}`],
     })).reverse();
-    if (!lines.length) return host.replaceChildren(none(total ? "Every method is switched off." : "There are no scores yet."));
+    const why = total ? "Every method is switched off." : "There are no scores yet.";
+    if (!lines.length) return host.replaceChildren(none(why));
     lineChart(host, {
       lines, height: 330, right: 14, bottom: 36, left: 46, label: "Share of workloads with a score of at most τ",
       x: { log: true, domain: [levels[0], levels.at(-1)], tick: number, title: "τ, a score" },
@@ -191,7 +203,8 @@ function benchCurves(found, bench) {
     });
   }
 
-  $("bench-profile-note").textContent = `On which share of ${count(found.scored.length, "workload")} a method’s score is at most τ: `
+  const workloads = count(found.scored.length, "workload");
+  $("bench-profile-note").textContent = `On which share of ${workloads} a method’s score is at most τ: `
     + "further up and to the left is better. Dotted: as good as tuned.";
   about();
   legend();
@@ -206,22 +219,26 @@ function numbersOf({ name, lines, error, measured }) {
   const format = error ? percent : number;
   const share = (value) => (known(value) ? value.toFixed(2) : "–");
   const when = (time) => (time === "never" ? "never" : (known(time) ? `${Math.round(100 * time)}${NBSP}%` : "–"));
-  const rows = lines.map((line) => html("tr", null, each("td", [line.label, format(line.median.at(-1)),
-    `${format(line.low.at(-1))} to ${format(line.high.at(-1))}`, share(line.score), ...Object.values(line.early).map(share),
-    when(line.time), number(line.seconds), `${line.runs}${line.endless ? `, ${line.endless} without an end` : ""}`])));
+  const rows = lines.map((line) => {
+    const [median, low, high] = [line.median, line.low, line.high].map((values) => format(values.at(-1)));
+    const runs = `${line.runs}${line.endless ? `, ${line.endless} without an end` : ""}`;
+    return html("tr", null, each("td", [line.label, median, `${low} to ${high}`, share(line.score),
+      ...Object.values(line.early).map(share), when(line.time), number(line.seconds), runs]));
+  });
   const early = Object.keys(lines[0].early).map((percents) => `at ${percents} %`);
   const title = `All numbers of ${spaced(name)}`;
-  const table = html("table", { class: "numbers whole" },
-    heads(["", measured, "least to greatest", "score", ...early, "as good as the reference after", "seconds", "runs"]), html("tbody", null, rows));
+  const headings = ["", measured, "least to greatest", "score", ...early, "as good as the reference after", "seconds", "runs"];
+  const table = html("table", { class: "numbers whole" }, heads(headings), html("tbody", null, rows));
   const [summary] = $("bench-numbers").children;
   summary.textContent = title;
-  $("bench-numbers").replaceChildren(summary, html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table));
+  $("bench-numbers").replaceChildren(summary, scrolled(title, table));
 }
 
+/** Switch off all but ours, the reference and, unless `only` they are asked for, what is shown to begin with. */
 function benchFew(found, { names, off }, only = false) {
   off.clear();
   for (const { lines } of found.workloads) {
-    for (const { method, second } of lines.filter((line) => line.second)) off.add(`${method} second`), second;
+    for (const { method } of lines.filter((line) => line.second)) off.add(`${method} second`);
   }
   for (const name of names) {
     const { ours, reference, shown } = found.methods[name];
@@ -237,14 +254,16 @@ const spaced = (name) => name.replaceAll("_", " ");
 // ---- Scores over all workloads; sorted by what is pressed.
 
 function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
-  if (!found.overall.length) return $("bench-table").append(none("There are no scores yet: no workload has a tuned reference."));
-  const at = (workload, method, second) => workload.lines.find((line) => line.method === method && line.second === second);
+  const why = "There are no scores yet: no workload has a tuned reference.";
+  if (!found.overall.length) return $("bench-table").append(none(why));
+  const at = ({ lines }, method, second = false) => lines.find((line) => line.method === method && line.second === second);
   const scored = found.workloads.filter(({ name }) => found.scored.includes(name));
   const rows = found.overall.map((row) => ({
-    ...row, id: row.method, label: labelOf(row.method), cls: classOf(row.method), lines: scored.map((workload) => at(workload, row.method, false) ?? (
-      found.methods[row.method].reference ? workload.lines.find((line) => line.method === row.method) : undefined)),
+    ...row, id: row.method, label: labelOf(row.method), cls: classOf(row.method),
+    lines: scored.map((workload) => at(workload, row.method)),
   }));
-  const seconds = unique(scored.flatMap(({ lines }) => lines.filter((line) => line.second).map((line) => line.method))).map((method) => ({
+  const again = unique(scored.flatMap(({ lines }) => lines.filter((line) => line.second).map((line) => line.method)));
+  const seconds = again.map((method) => ({
     id: idOf(method, true), label: `${labelOf(method)}, second`, cls: classOf(method, true), second: true,
     lines: scored.map((workload) => at(workload, method, true)),
   }));
@@ -252,7 +271,9 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     { key: "mean", text: "geometric mean", value: (row) => row.mean },
     { key: "worst", text: "worst", value: (row) => row.worst },
     { key: "misses", text: "misses", value: (row) => row.misses?.length },
-    ...scored.map((workload, i) => ({ key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score })),
+    ...scored.map((workload, i) => ({
+      key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score,
+    })),
   ];
   const body = html("tbody");
   const heads = columns.map((column) => {
@@ -279,19 +300,23 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     heads.forEach((head, i) => head.setAttribute("aria-sort", columns[i] === column ? "ascending" : "none"));
     body.replaceChildren(...placed.map((row) => {
       const name = html("th", { scope: "row", class: row.cls }, html("span", null, breakable(row.label)));
-      return pointing(html("tr", { "data-line": row.id, class: row.cls }, name, columns.map((column) => cell(row, column))), row.id);
+      const cells = columns.map((column) => cell(row, column));
+      return pointing(html("tr", { "data-line": row.id, class: row.cls }, name, cells), row.id);
     }));
   }
 
   sort(columns[0]);
   const title = `Scores over ${count(scored.length, "workload")}; 1 is as good as tuned, less is better`;
-  $("bench-table").append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+  $("bench-table").append(scrolled(title,
     html("table", { class: "numbers scores" }, html("caption", null, html("span", null, title)),
       html("thead", null, html("tr", null, html("th", null), heads)), body)));
   const notes = ["A miss is a workload on which the median never comes within 10 % of the reference."];
-  if (scored.some(({ lines }) => lines.some(({ endless }) => endless))) notes.push("† Some runs had no end, and count as the untrained network.");
+  if (scored.some(({ lines }) => lines.some(({ endless }) => endless))) {
+    notes.push("† Some runs had no end, and count as the untrained network.");
+  }
   if (seconds.length) notes.push("Second configurations have no mean: they were trained only where the first fails.");
-  $("bench-table-note").append(notes.join(" "), html("span", { class: "screen-only" }, " Press a heading to sort by it; that of a workload shows its curves, too."));
+  const how = " Press a heading to sort by it; that of a workload shows its curves, too.";
+  $("bench-table-note").append(notes.join(" "), html("span", { class: "screen-only" }, how));
 }
 
 // ---- Ours against the others, and the small print.
@@ -302,26 +327,33 @@ function duelTable(found, { names, labelOf, classOf, pointing }) {
   if (!ours.length) return $("bench-duels").append(none("Ours and others have no scores on the same workloads yet."));
   const cell = (duel) => {
     if (!duel) return html("td", null, "–");
-    const share = duel.ahead / duel.of;
-    const style = `background:color-mix(in oklab, var(${share > 0.5 ? "--lower" : "--higher"}) ${Math.round(60 * Math.abs(2 * share - 1))}%, var(--page))`;
-    return html("td", { style }, `${duel.ahead} of ${duel.of}`, html("small", null, ` (${duel.surely})`));
+    const odds = (1 + duel.ahead) / (1 + duel.of - duel.ahead);
+    return html("td", { style: tint(1 / odds) }, `${duel.ahead} of ${duel.of}`, html("small", null, ` (${duel.surely})`));
   };
-  const rows = others.map((other) => pointing(html("tr", { "data-line": other }, html("th", { scope: "row", class: classOf(other) }, html("span", null, labelOf(other))),
-    ours.map((one) => cell(found.duels.find((duel) => duel.ours === one && duel.other === other)))), other));
+  const rows = others.map((other) => {
+    const name = html("th", { scope: "row", class: classOf(other) }, html("span", null, labelOf(other)));
+    const cells = ours.map((one) => cell(found.duels.find((duel) => duel.ours === one && duel.other === other)));
+    return pointing(html("tr", { "data-line": other }, name, cells), other);
+  });
   const title = "On how many workloads ours are ahead";
+  const headings = ["of", ...ours.map((name) => breakable(labelOf(name)))];
+  const note = "By medians. In brackets: on how many of them even the worst seed is ahead of the other’s best.";
   $("bench-duels").append(html("h3", null, title),
-    html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-      html("table", { class: "numbers scores" }, heads(["of", ...ours.map((name) => breakable(labelOf(name)))]), html("tbody", null, rows))),
-    html("p", { class: "caption" }, "By medians. In brackets: on how many of them even the worst seed is ahead of the other’s best."));
+    scrolled(title, html("table", { class: "numbers scores" }, heads(headings), html("tbody", null, rows))),
+    html("p", { class: "caption" }, note));
 }
+
+const sentenceList = (sentences) => html("ul", { class: "findings" },
+  sentences.map((sentence) => html("li", null, rich(pretty(sentence)))));
 
 function benchMore({ troubles, configurations, origins }) {
   const fold = (title, ...content) => html("details", null, html("summary", null, title), ...content);
-  const items = (sentences) => html("ul", { class: "findings" }, sentences.map((sentence) => html("li", null, rich(sentence))));
   const host = $("bench-more");
-  host.append(fold(`What did not finish: ${troubles.length || "nothing"}`, troubles.length ? items(troubles) : html("p", null, "Every run has finished.")));
-  const rows = configurations.map((row) => html("tr", null, each("td", [row.label, row.settings || "as they are", row.source, row.package])));
-  host.append(fold("One configuration for all workloads", html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Configurations" },
-    html("table", { class: "settings" }, heads(["method", "settings", "who recommends them", "package"]), html("tbody", null, rows)))));
+  if (troubles.length) host.append(fold(`What did not finish: ${troubles.length}`, sentenceList(troubles)));
+  const rows = configurations.map(({ label, settings, source, package: from }) =>
+    html("tr", null, each("td", [label, settings || "as they are", source, from])));
+  const headings = ["method", "settings", "who recommends them", "package"];
+  const title = "One configuration for all workloads";
+  host.append(fold(title, scrolled(title, html("table", { class: "settings" }, heads(headings), html("tbody", null, rows)))));
   if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`));
 }

@@ -103,6 +103,6 @@ function beyondRatios(found) {
     html("tr", null, html("th", null, "batch size"), found.moments.flatMap(() =>
       found.sizes.map((size) => html("th", { scope: "col" }, String(size))))));
   const title = "Objective over that of the paper’s algorithm, at equal cost";
-  $("beyond-ratios").append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+  $("beyond-ratios").append(scrolled(title,
     html("table", { class: "numbers ratios" }, html("caption", null, html("span", null, title)), head, html("tbody", null, body.flat()))));
 }

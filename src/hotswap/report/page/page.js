@@ -664,7 +664,7 @@ function tables() {
   for (const { title, headings, rows } of data.tables) {
     const table = html("table", { class: "numbers" }, html("caption", null, html("span", null, title)), heads(headings),
       html("tbody", null, rows.map((row) => html("tr", null, each("td", row)))));
-    host.append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table));
+    host.append(scrolled(title, table));
   }
 }
 

@@ -50,6 +50,8 @@ const plotIn = (host) => host.appendChild(html("div", { class: "plot" }));
 /** A figure with a title, to be filled. */
 const figureIn = (host, title) => host.appendChild(html("figure", null, html("h3", null, title)));
 const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) => html("th", { scope: "col" }, text))));
+/** A table that scrolls within itself where the screen is narrow. */
+const scrolled = (title, table) => html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
 
 /** The sentence that says why something is not there, or one of our own. */
 const whyMissing = (word, otherwise) => data.missing.find((sentence) => sentence.includes(word)) ?? otherwise;
