@@ -213,6 +213,7 @@ def test_what_is_missing_and_what_failed_is_told(visit: Opened, section: dict[st
     folds.nth(1).locator("summary").click()
     assert METHODS["salsa"]().configuration(SECOND).source in folds.nth(1).inner_text()
     assert "torch 2.13" in page.locator("#bench-more").inner_text()
+    assert page.locator("#bench-more p code").all_inner_texts() == ["hotswap bench run --out bench"]
 
 
 def test_it_is_a_section_of_a_study(visit: Opened) -> None:

@@ -12,7 +12,7 @@ from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.figures import MOST
 from hotswap.bench.report.looks import label, looks, title_of
-from hotswap.bench.report.origin import origins
+from hotswap.bench.report.origin import commands, origins
 from hotswap.bench.report.verdict import best_first, contests, coverage, duels, each_of_ours, is_ours, scored, summary
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, too_easy, untrained
@@ -74,6 +74,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "troubles": troubles(results.values()),
         "configurations": _configurations(found),
         "origins": origins(results),
+        "commands": commands(results),
     }
 
 

@@ -346,7 +346,7 @@ function duelTable(found, { names, labelOf, classOf, pointing }) {
 const sentenceList = (sentences) => html("ul", { class: "findings" },
   sentences.map((sentence) => html("li", null, rich(pretty(sentence)))));
 
-function benchMore({ troubles, configurations, origins }) {
+function benchMore({ troubles, configurations, origins, commands }) {
   const fold = (title, ...content) => html("details", null, html("summary", null, title), ...content);
   const host = $("bench-more");
   if (troubles.length) host.append(fold(`What did not finish: ${troubles.length}`, sentenceList(troubles)));
@@ -355,5 +355,6 @@ function benchMore({ troubles, configurations, origins }) {
   const headings = ["method", "settings", "who recommends them", "package"];
   const title = "One configuration for all workloads";
   host.append(fold(title, scrolled(title, html("table", { class: "settings" }, heads(headings), html("tbody", null, rows)))));
-  if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`));
+  const typed = commands.flatMap((command) => [" ", html("code", null, command), "."]);
+  if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`, typed));
 }
