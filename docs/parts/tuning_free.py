@@ -82,7 +82,7 @@ def score_table(every: Sequence[Score]) -> str:
     for method in sorted({method for method, _ in seconds}):
         own = (_cell(seconds.get((method, name))) for name in names)
         rows.append((f"*{label(method, SECOND)}*", "", "", "", *own))
-    headings = ("", "geometric mean", "worst", "misses", *(f"`{name}`" for name in names))
+    headings = ("", "geometric mean", "worst", "misses", *(name.replace("_", " ") for name in names))  # these can wrap
     return table(headings, rows)
 
 
