@@ -15,8 +15,9 @@ hold a few words:
 Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
 `results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. Those of
 beyond-the-paper.md come from `results/extensions` and `results/confirmation`, if these are there, and its pictures are
-drawn along with them; those about races on the paper's problem, from `results/races`. The list of commands comes from
-the command line itself, the notebook's page from the notebook, and examples from their files.
+drawn along with them; so it is with benchmark.md and `results/tuning_free`. Those about races on the paper's problem
+come from `results/races`. The list of commands comes from the command line itself, the notebook's page from the
+notebook, and examples from their files.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from precision import BLOCKS as PRECISION  # noqa: E402
 from race_study import BLOCKS as RACE_STUDY  # noqa: E402
 from raced import BLOCKS as RACED  # noqa: E402
 from scale import BLOCKS as SCALE  # noqa: E402
+from tuning_free import BLOCKS as TUNING_FREE  # noqa: E402
+from tuning_free import draw as draw_benchmark  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
@@ -49,6 +52,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **BEYOND,
     **RACE_STUDY,
     **SCALE,
+    **TUNING_FREE,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},
@@ -100,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(after, encoding="utf-8")
             print(f"rewritten: {where}")
     if "--check" not in arguments:
-        for path in draw():
+        for path in (*draw(), *draw_benchmark()):
             print(f"drawn: {path.relative_to(ROOT)}")
     return code
 

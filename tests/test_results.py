@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from hotswap.bench.exchange import read_results
 from hotswap.report import judge, load_results
 from hotswap.report.extensions import compare, prize
 from hotswap.report.origin import origin_of
@@ -20,6 +21,8 @@ from hotswap.studies.exchange.exported import origin
 from hotswap.studies.exchange.merge import import_files
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.storage.store import Store
+
+BENCHMARKED = Path(__file__).parents[1] / "results" / "tuning_free" / "runs.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +157,15 @@ def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -
     assert "adam_05_armijo" in verdicts["confirmation"]
 
 
+@pytest.mark.skipif(not BENCHMARKED.exists(), reason="the benchmark has not been run")
+def test_the_benchmark_is_of_full_size_and_undamaged() -> None:
+    results = read_results(BENCHMARKED.parent)
+    assert {result.run.size for result in results} == {"full"}
+    assert [result.run.id for result in results if result.state in ("damaged", "outdated")] == []
+    assert all({"torch", "device", "command", "date"} <= set(result.origin) for result in results)
+    assert len({result.run.id for result in results}) == len(results)
+
+
 def test_the_wheel_brings_them_along(tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
@@ -162,6 +174,8 @@ def test_the_wheel_brings_them_along(tmp_path: Path) -> None:
     assert wheel.stat().st_size < 8e6
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
+        inside = {name.removeprefix("hotswap/") for name in archive.namelist() if "/results/tuning_free/" in name}
+    assert inside == {str(path.relative_to(root)) for path in (root / "results" / "tuning_free").iterdir()}
     code = "from hotswap.studies.exchange.shipped import shipped; print(shipped())"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, cwd=tmp_path / "installed", check=True, capture_output=True, text=True)

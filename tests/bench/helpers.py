@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hotswap.bench.methods import FIRST, METHODS
+from hotswap.bench.methods import FIRST, METHODS, SECOND
+from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
+from hotswap.bench.plan import CHOOSING
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
 from hotswap.bench.workloads import WORKLOADS
 
@@ -41,6 +43,33 @@ def made(
 
 def by_id(*results: Result) -> dict[str, Result]:
     return {result.run.id: result for result in results}
+
+
+ORIGIN = {
+    "hotswap": "0.1.0",
+    "command": "hotswap bench run --out bench",
+    "torch": "2.13",
+    "python": "3.11",
+    "device": "CPU",
+    "date": "2026-01-02T03:04:05+00:00",
+}
+
+
+def whole() -> dict[str, Result]:
+    """Two workloads, all methods; one of them diverges on one, one is not installed."""
+    results = []
+    for workload in ("paper_network", "autoencoder"):
+        results += [
+            made(workload, REFERENCE, CHOOSING, 0.1 + number / 100, configuration=name)
+            for number, name in enumerate(SEARCHED)
+        ]
+        results += [made(workload, REFERENCE, seed, 0.1, configuration=SEARCHED[0]) for seed in range(5)]
+        for number, method in enumerate(name for name in METHODS if name not in (REFERENCE, "dog")):
+            results += [made(workload, method, seed, 0.08 + 0.01 * number, **ORIGIN) for seed in range(5)]
+        results += [made(workload, "dog", seed, state="missing") for seed in range(5)]
+    results += [made("paper_network", "salsa", seed, state="diverged") for seed in range(3)]
+    results += [made("paper_network", "salsa", seed, 0.11, configuration=SECOND) for seed in range(5)]
+    return by_id(*results)
 
 
 class Pretending:

@@ -52,7 +52,7 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     assert "finished after" not in invoke(*RUN, folder)  # nothing is left
     shown = invoke("bench", "status", folder, "--workload", W, "--method", "adamw")
     assert "5 of 5 runs" in shown
-    assert "Wrote 3 files" in invoke("bench", "report", folder, "--out", str(tmp_path / "report"))
+    assert "Wrote 4 files" in invoke("bench", "report", folder, "--out", str(tmp_path / "report"))
     assert (tmp_path / "report" / f"workload-{W}.png").exists()
     invoke("bench", "export", folder, str(tmp_path / "tables"))
     merged = str(tmp_path / "merged")

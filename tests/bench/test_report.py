@@ -7,37 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hotswap.bench.methods import METHODS, SECOND
-from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
-from hotswap.bench.plan import CHOOSING
+from hotswap.bench.methods import METHODS
 from hotswap.bench.report import write_report
 from hotswap.bench.report.figures import draw_profile, draw_workload
 from hotswap.bench.report.looks import looks
 from hotswap.bench.report.text import report_text
-from hotswap.bench.runs import Result
 from hotswap.bench.scores import reported, scores
 from hotswap.errors import StudyError
-from tests.bench.helpers import by_id, made
+from tests.bench.helpers import by_id, made, whole
 
 W, V = "paper_network", "autoencoder"
-ORIGIN = {"hotswap": "0.1.0", "torch": "2.13", "python": "3.11", "device": "CPU", "date": "2026-01-02T03:04:05+00:00"}
-
-
-def whole() -> dict[str, Result]:
-    """Two workloads, all methods; one of them diverges on one, one is not installed."""
-    results = []
-    for workload in (W, V):
-        results += [
-            made(workload, REFERENCE, CHOOSING, 0.1 + number / 100, configuration=name)
-            for number, name in enumerate(SEARCHED)
-        ]
-        results += [made(workload, REFERENCE, seed, 0.1, configuration=SEARCHED[0]) for seed in range(5)]
-        for number, method in enumerate(name for name in METHODS if name not in (REFERENCE, "dog")):
-            results += [made(workload, method, seed, 0.08 + 0.01 * number, **ORIGIN) for seed in range(5)]
-        results += [made(workload, "dog", seed, state="missing") for seed in range(5)]
-    results += [made(W, "salsa", seed, state="diverged") for seed in range(3)]
-    results += [made(W, "salsa", seed, 0.11, configuration=SECOND) for seed in range(5)]
-    return by_id(*results)
 
 
 def test_the_files_of_a_report(tmp_path: Path) -> None:
@@ -45,7 +24,8 @@ def test_the_files_of_a_report(tmp_path: Path) -> None:
     told: list[str] = []
     written = write_report(whole(), tmp_path, told.append)
     names = {f"{name}.{kind}" for name in ("profile", f"workload-{W}", f"workload-{V}") for kind in ("png", "svg")}
-    assert {path.name for path in written} == {*names, "benchmark.md"} == {path.name for path in tmp_path.iterdir()}
+    told_too = {*names, "benchmark.md", "benchmark.html"}
+    assert {path.name for path in written} == told_too == {path.name for path in tmp_path.iterdir()}
     assert set(told) == names
     text = (tmp_path / "benchmark.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([^)]+)\)", text)) == {name for name in names if "png" in name}
@@ -77,10 +57,11 @@ def test_a_workload_that_is_too_easy_is_warned_of() -> None:
 
 def test_little_or_nothing_can_be_reported(tmp_path: Path) -> None:
     written = write_report({}, tmp_path)
-    assert [path.name for path in written] == ["benchmark.md"]
-    assert "There are no scores yet" in written[0].read_text(encoding="utf-8")
+    assert [path.name for path in written] == ["benchmark.html", "benchmark.md"]
+    assert "There are no scores yet" in written[1].read_text(encoding="utf-8")
     lost = by_id(made(W, "sgd", state="missing"), made(V, "sgd", state="failed"))
     assert {path.name for path in write_report(lost, tmp_path)} == {
+        "benchmark.html",
         "benchmark.md",
         f"workload-{V}.png",
         f"workload-{V}.svg",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +16,11 @@ from hotswap.report.page.data import page_data
 from hotswap.report.results import load_results
 from hotswap.report.write import tables_of, tuning_of
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
+from tests.report.browsing import HOSTILE, Opened, plain
 from tests.report.made_up import results, row
 from tests.report.variants import made as made_variants
 
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-HOSTILE = "</script><b>x<!--<script>"
 SHOWN = "#scatter .dot:not(.off)"
-Opened = Callable[..., Any]
-
-
-def without_browser(why: str) -> None:
-    if os.environ.get("HOTSWAP_NEED_BROWSER") == "1":
-        pytest.fail(f"{why}, and HOTSWAP_NEED_BROWSER asks for one")
-    pytest.skip(f"{why}: the page cannot be looked at")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        without_browser("there is no browser")
-    try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415
-    except ImportError:
-        without_browser("playwright is not installed")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,40 +38,6 @@ def files(real: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dic
     for name, data in pages.items():
         (folder / f"{name}.html").write_text(render_page(data), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in pages}
-
-
-@pytest.fixture
-def visit(browser: Any, files: dict[str, Path]) -> Iterator[Opened]:
-    """Open a page; afterwards nothing may have been logged, have failed or have been asked of a network."""
-    trouble: list[str] = []
-    contexts = []
-
-    def look(message: Any) -> None:
-        if message.type in {"error", "warning"}:
-            trouble.append(message.text)
-
-    def asked(request: Any) -> None:
-        if request.url != page_url:
-            trouble.append(request.url)
-
-    page_url = ""
-
-    def opened(name: str, width: int = 1280, height: int = 900, **options: Any) -> Any:
-        nonlocal page_url
-        page_url = files[name].as_uri()
-        context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", look)
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("request", asked)
-        page.goto(page_url)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert not trouble
 
 
 def moment(
@@ -256,10 +188,6 @@ def centre(page: Any, label: str) -> tuple[float, float]:
     mark.scroll_into_view_if_needed()
     box = mark.bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def plain(text: str) -> str:
-    return text.replace("\u00a0", " ")
 
 
 def picked(page: Any) -> list[str]:
@@ -651,7 +579,7 @@ def test_any_algorithm_is_drawn_as_it_says(visit: Opened, theme: str, key: str) 
 
 def test_no_algorithm_is_named_in_style_or_script() -> None:
     folder = Path(render.__file__).parent
-    for name in ("page.css", "plot.js", "page.js"):
+    for name in ("page.css", "benchmark.css", "plot.js", "page.js", "benchmark.js", "alone.js"):
         text = (folder / name).read_text(encoding="utf-8")
         assert not re.search(r"\b(sgd|adadelta|ducb|adam)\b", text), name  # labels in sentences have capitals
 
@@ -706,11 +634,12 @@ def test_ratios_are_a_table_that_marks_who_is_ahead_of_all(visit: Opened) -> Non
     assert page.locator(".ratios .group").all_inner_texts() == ["Other bandits", "Fewer searches"]
 
 
-def test_a_page_without_variants_has_no_such_section(visit: Opened) -> None:
+def test_a_page_without_variants_or_benchmark_has_no_such_section(visit: Opened) -> None:
     for name in ("real", "small", "empty"):
         page = visit(name)
-        assert page.locator("#beyond").count() == 0
-        assert page.locator('nav a[href="#beyond"]').count() == 0
+        for section in ("beyond", "benchmark"):
+            assert page.locator(f"#{section}").count() == 0
+            assert page.locator(f'nav a[href="#{section}"]').count() == 0
 
 
 def test_of_many_that_choose_one_is_shown_at_a_time(visit: Opened) -> None:

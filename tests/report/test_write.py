@@ -136,6 +136,17 @@ def test_a_study_of_ones_own_is_not_the_papers(tmp_path: Path) -> None:
         assert claims.startswith("The study mine is not the paper's") == cautious
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_section_that_is_handed_in_is_on_the_page(tmp_path: Path) -> None:
+    made = results([row("sgd", test_error=0.03)])
+    for benchmark, expected in (
+        (None, '"benchmark":null'),
+        ({"verdict": ["a word"]}, '"benchmark":{"verdict":["a word"]}'),
+    ):
+        write_report(made, tmp_path, benchmark=benchmark)
+        assert expected in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
 def test_what_cannot_be_drawn_is_said_with_its_reason(tmp_path: Path) -> None:
     rows = [
         row("sgd", test_error=0.03),

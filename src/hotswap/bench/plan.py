@@ -61,7 +61,10 @@ def chosen(workload: str, results: Mapping[str, Result]) -> str | None:
 def chosen_settings(workload: str, results: Mapping[str, Result]) -> Mapping[str, object]:
     """What the chosen configuration is; empty before there is one."""
     best = chosen(workload, results)
-    return {} if best is None else results[Run(workload, REFERENCE, best, CHOOSING).id].settings
+    if best is None:
+        return {}
+    settings = results[Run(workload, REFERENCE, best, CHOOSING).id].settings
+    return {name: settings[name] for name in sorted(settings, key=lambda name: (name != "optimizer", name))}
 
 
 def fails(workload: str, method: str, results: Mapping[str, Result]) -> bool:

@@ -195,8 +195,9 @@ def report(
     folder: BenchFolder,
     out_dir: Annotated[Path, typer.Option("--out", help="Where the report goes.", metavar="DIR")] = Path("report"),
 ) -> None:
-    """Write tables and figures: benchmark.md, the curves of each workload, and the performance profile.
+    """Write a page, tables and figures: benchmark.html, benchmark.md, the curves of each workload, the profile.
 
+    The page is one file that works offline: curves to point at, scores to sort, who is ahead of whom and where.
     Of a benchmark that is not finished, what there is.
     """
     need("matplotlib", "Reports draw figures")
@@ -222,7 +223,7 @@ def report(
         out.print(
             f"Too easy: AdamW's default reaches the reference of {name} in a tenth of the budget.", style="yellow"
         )
-    out.print(f"Wrote {len(written)} files. Read [bold]{plain(str(written[0]))}[/].")
+    out.print(f"Wrote {len(written)} files. Open [bold]{plain(str(written[0]))}[/].")
 
 
 @app.command()

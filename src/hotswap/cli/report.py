@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
 from rich.table import Table
 
 from hotswap.cli.console import need, out, plain
+from hotswap.errors import StudyError
 
 if TYPE_CHECKING:
     from hotswap.report import Claim, Results
@@ -33,7 +34,8 @@ def report(
 
     Figures 1 and 2 and two of our own (PNG and SVG), Tables 1 and 2 (Markdown and LaTeX), claims.md, and index.html,
     one file that works offline. Of a study that is not finished, what there is. A study of variants of hot swapping has
-    beyond-the-paper.md and figures that compare them at equal cost.
+    beyond-the-paper.md and figures that compare them at equal cost. Without STUDY, the page has the benchmark against
+    other methods as well, where that comes with hotswap and torch is there.
     """
     need("pandas", "Reports read tables")
     need("matplotlib", "Reports draw figures")
@@ -42,7 +44,8 @@ def report(
 
     with out.status("Reading ...") as status:
         results = load_results(study)
-        written = write_report(results, out_dir, lambda name: status.update(f"Wrote {name} ..."))
+        benchmark = _benchmark() if study is None else None
+        written = write_report(results, out_dir, lambda name: status.update(f"Wrote {name} ..."), benchmark)
     if worth_showing(results):
         _print_claims(results, judge(results))
     for sentence in results.missing:
@@ -51,6 +54,25 @@ def report(
     told = {"claims.md": "numbers and rules", "beyond-the-paper.md": "variants at equal cost"}
     further = "".join(f"; {what}: {name}" for name, what in told.items() if name in names)
     out.print(f"Wrote {len(written)} files. Open [bold]{plain(str(out_dir / 'index.html'))}[/]{further}.")
+
+
+def _benchmark() -> Mapping[str, Any] | None:
+    """The section on other methods, where its results come with hotswap. A report is not worth failing for it."""
+    from hotswap.studies.exchange.shipped import BENCHMARK, shipped
+
+    try:
+        folder = shipped(*BENCHMARK)
+    except StudyError:
+        return None
+    try:
+        from hotswap.bench.exchange import read_results
+        from hotswap.bench.report import section_data
+
+        return section_data({result.run.id: result for result in read_results(folder)})
+    except (ImportError, StudyError) as error:  # methods are known to those who have torch
+        sentence = f"Missing: the section on the benchmark cannot be made ({str(error).rstrip('.')})."
+        out.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    return None
 
 
 def _print_claims(results: Results, claims: Sequence[Claim]) -> None:

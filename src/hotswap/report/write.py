@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -46,8 +47,15 @@ BEYOND = (
 """What a study of variants of hot swapping has beside that, or instead of the claims."""
 
 
-def write_report(results: Results, folder: Path, done: Callable[[str], None] = lambda _: None) -> list[Path]:
+def write_report(
+    results: Results,
+    folder: Path,
+    done: Callable[[str], None] = lambda _: None,
+    benchmark: Mapping[str, Any] | None = None,
+) -> list[Path]:
     """Write what the results allow, and return what was written; `done` is told each file's name.
+
+    benchmark: a section of the page on other methods, as `hotswap.bench.report.section_data` makes it.
 
     A file that an earlier report left and that these results do not allow is removed, so that nothing old stands
     beside the new.
@@ -58,7 +66,7 @@ def write_report(results: Results, folder: Path, done: Callable[[str], None] = l
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, write in _writers(results):
+        for name, write in _writers(results, benchmark):
             with replacing(folder / name) as part:
                 write(part)
             written.append(folder / name)
@@ -87,7 +95,7 @@ def tuning_of(results: Results) -> list[Tuning]:
     return [curve for curve in found if curve is not None]
 
 
-def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
+def _writers(results: Results, benchmark: Mapping[str, Any] | None) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Each file's name, and what writes it."""
     claims = judge(results) if worth_showing(results) else []
     tuning, tables, beyond = tuning_of(results), tables_of(results), comparison_of(results)
@@ -109,7 +117,7 @@ def _writers(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
         yield "beyond-the-paper.md", _text(f"{markdown_text(beyond)}\n{_about(results)}\n")
     if claims:
         yield "claims.md", _text(_claims(results, claims))
-    page = page_data(results, claims, tuning, tables, origin_of(results), beyond)
+    page = page_data(results, claims, tuning, tables, origin_of(results), beyond, benchmark)
     yield "index.html", _text(render_page(page))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,10 @@ from hotswap.bench.workloads import WORKLOADS
 from hotswap.report.figures.style import LINES
 from hotswap.report.looks import PALETTE
 
-__all__ = ["Look", "label", "looks", "title_of"]
+__all__ = ["Look", "label", "looks", "three_digits", "title_of"]
 
-OURS = ("#0072B2", "#D55E00", "#009E73")
-"""As many as there are of ours; more begin again, with another line."""
+OURS = {"#0072B2": "#56b4e9", "#D55E00": "#f0883e", "#009E73": "#4cc9a0", "#CC79A7": "#e08bbd"}
+"""Colours on white and on dark; where there are more of ours, they begin again, with another line."""
 
 NEARLY_BLACK = "#222222"  # too much like the reference
 
@@ -31,6 +32,8 @@ class Look:
     dashes: Any
     mark: str
     ours: bool = False
+    dark: str = ""
+    """Its colour on a dark page."""
 
     def line(self, configuration: str) -> dict[str, Any]:
         """For matplotlib; a second configuration is dotted."""
@@ -49,17 +52,17 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
     names = sorted(set(methods))
     ours = [name for name in names if name in METHODS and METHODS[name].ours]
     others = [name for name in names if name not in ours and name != REFERENCE]
-    colours = [colour for colour, _ in PALETTE if colour not in (*OURS, NEARLY_BLACK)]
-    found = {
-        name: Look(colours[at % len(colours)], 1.1, LINES[at // len(colours) % 3], MARKS[at % len(MARKS)])
-        for at, name in enumerate(others)
-    }
+    colours = [pair for pair in PALETTE if pair[0] not in (*OURS, NEARLY_BLACK)]
+    found = {}
+    for at, name in enumerate(others):
+        colour, dark = colours[at % len(colours)]
+        found[name] = Look(colour, 1.1, LINES[at // len(colours) % 3], MARKS[at % len(MARKS)], dark=dark)
     if REFERENCE in names:
-        found[REFERENCE] = Look("#000000", 1.8, LINES[1], "")
-    return found | {
-        name: Look(OURS[at % len(OURS)], 2.4, LINES[at // len(OURS) % 3], "o", ours=True)
-        for at, name in enumerate(ours)
-    }
+        found[REFERENCE] = Look("#000000", 1.8, LINES[1], "", dark="#ffffff")
+    for at, name in enumerate(ours):
+        colour, dark = list(OURS.items())[at % len(OURS)]
+        found[name] = Look(colour, 2.4, LINES[at // len(OURS) % 3], "o", ours=True, dark=dark)
+    return found
 
 
 def label(method: str, configuration: str = FIRST) -> str:
@@ -73,3 +76,8 @@ def title_of(workload: str) -> tuple[str, str]:
     if workload not in WORKLOADS:
         return workload, "validation"
     return WORKLOADS[workload].title, WORKLOADS[workload].measured
+
+
+def three_digits(value: float) -> str:
+    """A number in a table; nothing where there is none."""
+    return "" if math.isnan(value) else f"{value:#.3g}".rstrip(".")

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from hotswap.bench.methods import FIRST, METHODS
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import CHOOSING, chosen, chosen_settings
-from hotswap.bench.report.looks import label, title_of
+from hotswap.bench.report.looks import label, three_digits, title_of
+from hotswap.bench.report.origin import origins
+from hotswap.bench.report.verdict import coverage, each_of_ours, verdict
 from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import EARLY, Overall, Score, overall, scores, too_easy
 from hotswap.report.tables import Grid, table_text
@@ -26,14 +28,24 @@ def report_text(results: Mapping[str, Result], figures: Sequence[str]) -> str:
     for workload in too_easy(found):
         easy = f"AdamW's default reaches the reference of `{workload}` within a tenth of the budget."
         parts.append(f"**Too easy:** {easy} It tells little, and is to be replaced.\n")
+    parts += _verdict(results, found)
     parts += _over_all(overall(found), figures)
     for workload in sorted({score.workload for score in found}):
         parts += _on_workload(workload, [score for score in found if score.workload == workload], results, figures)
     parts += _configurations(found)
     if told := troubles(results.values()):
         parts += ["## What did not finish\n", *(f"- {sentence}" for sentence in told), ""]
-    parts += _provenance(results)
+    if lines := origins(results):
+        parts += ["## Provenance\n", *(f"- {line}" for line in lines), ""]
     return "\n".join(parts)
+
+
+def _verdict(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
+    """Where ours win and where they lose, and over how many workloads that is."""
+    said = ["## Against what people use today\n", " ".join(coverage(results, found)) + "\n"]
+    if found:
+        said += [" ".join(verdict(found)) + "\n", *(f"- {sentence}" for sentence in each_of_ours(found)), ""]
+    return said
 
 
 def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
@@ -44,8 +56,8 @@ def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
         (
             label(row.method),
             str(row.workloads),
-            _number(row.mean),
-            f"{_number(row.worst)} ({row.where})",
+            three_digits(row.mean),
+            f"{three_digits(row.worst)} ({row.where})",
             _names(row.misses),
             _names(row.failures),
         )
@@ -89,10 +101,10 @@ def _row(score: Score) -> tuple[str, ...]:
     ended = f"{score.seeds}" if not score.endless else f"{score.seeds}, {score.endless} without an end"
     return (
         label(score.method, score.configuration),
-        _number(score.median),
-        f"{_number(score.low)} to {_number(score.high)}",
-        _number(score.ratio),
-        *(_number(score.early[percent]) for percent in EARLY),
+        three_digits(score.median),
+        f"{three_digits(score.low)} to {three_digits(score.high)}",
+        three_digits(score.ratio),
+        *(three_digits(score.early[percent]) for percent in EARLY),
         "never" if math.isinf(score.time) else "" if math.isnan(score.time) else f"{100 * score.time:.0f} %",
         f"{score.seconds:.1f}",
         ended,
@@ -114,25 +126,5 @@ def _configurations(found: Sequence[Score]) -> list[str]:
     return ["## Configurations\n", table_text(grid, left=5)]
 
 
-def _provenance(results: Mapping[str, Result]) -> list[str]:
-    """Which machines and versions, with how many runs each."""
-    counts: dict[str, list[str]] = {}
-    for result in results.values():
-        origin = result.origin
-        if origin:
-            parts = [f"hotswap {origin.get('hotswap', '?')}", f"torch {origin.get('torch', '?')}"]
-            parts += [f"Python {origin.get('python', '?')}", str(origin.get("device", "?"))]
-            counts.setdefault(", ".join(parts), []).append(str(origin.get("date", ""))[:10])
-    lines = [
-        f"- {len(dates)} run{'s' if len(dates) > 1 else ''}: {what}; {min(dates)} to {max(dates)}"
-        for what, dates in counts.items()
-    ]
-    return ["## Provenance\n", *lines, ""] if lines else []
-
-
 def _names(names: Sequence[str]) -> str:
     return f"{len(names)}: {', '.join(names)}" if names else "0"
-
-
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.3g}"

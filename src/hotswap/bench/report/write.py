@@ -1,4 +1,4 @@
-"""Write a report into a folder: benchmark.md, and a figure for each workload and for all of them."""
+"""Write a report into a folder: benchmark.md, benchmark.html, and a figure for each workload and for all of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from hotswap.bench.report.figures import draw_profile, draw_workload
+from hotswap.bench.report.section import section_data
 from hotswap.bench.report.text import report_text
 from hotswap.bench.runs import Result
 from hotswap.bench.scores import reported, scores
 from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
 from hotswap.report.figures.style import save
+from hotswap.report.page import render_benchmark
 
 __all__ = ["write_report"]
 
@@ -39,6 +41,7 @@ def write_report(
                 written.append(folder / f"{name}.{ending}")
                 done(written[-1].name)
         write_text(folder / "benchmark.md", report_text(results, list(figures)))
+        write_text(folder / "benchmark.html", render_benchmark(section_data(results)))
         for old in (*folder.glob("workload-*.*"), *folder.glob("profile.*")):
             if old not in written and old.suffix in {".png", ".svg"}:
                 old.unlink()
@@ -46,7 +49,7 @@ def write_report(
         raise StudyError(
             f"The report cannot be written to {folder} ({error.strerror}); choose another --out."
         ) from error
-    return [folder / "benchmark.md", *written]
+    return [folder / "benchmark.html", folder / "benchmark.md", *written]
 
 
 def _figures(results: Mapping[str, Result]) -> dict[str, Figure]:

@@ -1,5 +1,5 @@
 """The page: one HTML file with everything in it."""
 
-from hotswap.report.page.render import render_page
+from hotswap.report.page.render import render_benchmark, render_page
 
-__all__ = ["render_page"]
+__all__ = ["render_benchmark", "render_page"]

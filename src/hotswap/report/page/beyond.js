@@ -81,19 +81,6 @@ function beyondCharts(found) {
   responsive(host, draw);
 }
 
-/** How dark a cell is: its distance from 1, as far as tenfold. */
-function tint(ratio) {
-  if (!known(ratio)) return null;
-  const far = Math.min(1, Math.abs(Math.log10(Math.max(ratio, 0.1))));
-  return `background:color-mix(in oklab, var(${ratio < 1 ? "--lower" : "--higher"}) ${Math.round(70 * far)}%, var(--page))`;
-}
-
-/** Two digits or so, and never more than fit into a cell. */
-function short(ratio) {
-  if (ratio >= 9.95) return ratio < 999.5 ? ratio.toFixed(0) : ratio.toExponential(0).replace("+", "");
-  return ratio >= 0.95 ? ratio.toFixed(1) : (ratio >= 0.0095 ? ratio.toFixed(2) : ratio.toExponential(0));
-}
-
 function beyondRatios(found) {
   const rows = (ones) => ones.map((one) => {
     const cells = found.moments.flatMap((cost) => found.sizes.map((size) => {
@@ -116,6 +103,6 @@ function beyondRatios(found) {
     html("tr", null, html("th", null, "batch size"), found.moments.flatMap(() =>
       found.sizes.map((size) => html("th", { scope: "col" }, String(size))))));
   const title = "Objective over that of the paper’s algorithm, at equal cost";
-  $("beyond-ratios").append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+  $("beyond-ratios").append(scrolled(title,
     html("table", { class: "numbers ratios" }, html("caption", null, html("span", null, title)), head, html("tbody", null, body.flat()))));
 }

@@ -38,8 +38,12 @@ def page_data(
     tables: Sequence[Grid],
     origin: Origin,
     beyond: Comparison | None = None,
+    benchmark: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything that the page's script needs, in the order in which it is shown."""
+    """Everything that the page's script needs, in the order in which it is shown.
+
+    benchmark: the section on other methods, as `hotswap.bench.report.section_data` makes it.
+    """
     return {
         "name": results.name,
         "datasets": sorted({TITLES.get(spec.dataset, spec.dataset) for spec in results.specs}),
@@ -55,6 +59,7 @@ def page_data(
         "tables": [grid._asdict() for grid in tables],
         "origin": asdict(origin),
         "beyond": None if beyond is None else beyond_data(beyond),
+        "benchmark": benchmark,
     }
 
 

@@ -657,8 +657,6 @@ const roomFor = (lines) => 18 + 6.6 * Math.max(...lines.map((line) => line.end.l
 
 // ---- Tables, claims, provenance.
 
-const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) => html("th", { scope: "col" }, text))));
-
 function tables() {
   const host = $("table-list");
   const why = whyMissing("Tables 1", "There are no timings of single runs, so there are no Tables 1 and 2.");
@@ -666,7 +664,7 @@ function tables() {
   for (const { title, headings, rows } of data.tables) {
     const table = html("table", { class: "numbers" }, html("caption", null, html("span", null, title)), heads(headings),
       html("tbody", null, rows.map((row) => html("tr", null, each("td", row)))));
-    host.append(html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table));
+    host.append(scrolled(title, table));
   }
 }
 
@@ -724,4 +722,4 @@ function names() {
   }
 }
 
-for (const section of [names, header, beyond, figure1, tuningCharts, choiceCharts, clockCharts, tables, claims, origin]) section();
+for (const section of [names, header, beyond, figure1, tuningCharts, benchmark, choiceCharts, clockCharts, tables, claims, origin]) section();

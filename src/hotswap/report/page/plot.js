@@ -14,15 +14,17 @@ const classOf = (algorithm) => {
   const { many, dashes } = lookOf(algorithm);
   return `algorithm${algorithms.indexOf(algorithm)} ${dashes}${many ? " many" : ""}`;
 };
-{
+/** Give the classes `name0`, `name1`, ... the colours of these looks, on white and on dark. */
+function paint(name, looks) {
   const colour = (value) => (CSS.supports("color", value) ? value : "currentcolor");
-  const each = (text) => algorithms.map((name, i) => text(`algorithm${i}`, lookOf(name))).join(" ");
+  const each = (text) => looks.map((look, i) => text(`${name}${i}`, look)).join(" ");
   document.head.append(Object.assign(document.createElement("style"), { textContent: [
     `:root { ${each((id, look) => `--${id}: ${colour(look.colour)};`)} }`,
     `@media screen and (prefers-color-scheme: dark) { :root { ${each((id, look) => `--${id}: ${colour(look.dark)};`)} } }`,
     each((id) => `.${id} { --c: var(--${id}); }`),
   ].join("\n") }));
 }
+paint("algorithm", algorithms.map(lookOf));
 
 // ---- Elements. Text only ever becomes a text node, so that no name can become markup.
 
@@ -47,6 +49,9 @@ const none = (sentence) => html("p", { class: "none" }, rich(sentence));
 const plotIn = (host) => host.appendChild(html("div", { class: "plot" }));
 /** A figure with a title, to be filled. */
 const figureIn = (host, title) => host.appendChild(html("figure", null, html("h3", null, title)));
+const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) => html("th", { scope: "col" }, text))));
+/** A table that scrolls within itself where the screen is narrow. */
+const scrolled = (title, table) => html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
 
 /** The sentence that says why something is not there, or one of our own. */
 const whyMissing = (word, otherwise) => data.missing.find((sentence) => sentence.includes(word)) ?? otherwise;
@@ -85,6 +90,19 @@ const MEASURES = {
   trials: { title: "Trials per step", format: number, tick: number },
   norm: { title: "Gradient norm", format: number, tick: powerOfTen },
 };
+
+/** Two digits or so, and never more than fit into a cell. */
+function short(ratio) {
+  if (ratio >= 9.95) return ratio < 999.5 ? ratio.toFixed(0) : ratio.toExponential(0).replace("+", "");
+  return ratio >= 0.95 ? ratio.toFixed(1) : (ratio >= 0.0095 ? ratio.toFixed(2) : ratio.toExponential(0));
+}
+
+/** How dark a cell is: the distance of a ratio from 1, as far as `most` times that. */
+function tint(ratio, most = 10) {
+  if (!known(ratio)) return null;
+  const far = Math.min(1, Math.abs(Math.log(Math.max(ratio, 1 / most))) / Math.log(most));
+  return `background:color-mix(in oklab, var(${ratio < 1 ? "--lower" : "--higher"}) ${Math.round(70 * far)}%, var(--page))`;
+}
 
 // ---- Scales and axes.
 

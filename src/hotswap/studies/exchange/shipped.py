@@ -6,17 +6,20 @@ from pathlib import Path
 
 from hotswap.errors import StudyError
 
-__all__ = ["shipped"]
+__all__ = ["BENCHMARK", "shipped"]
+
+BENCHMARK = ("tuning_free", "runs.parquet")
+"""The benchmark's results, and the file by which they are known."""
 
 
-def shipped(name: str = "paper") -> Path:
-    """The folder of a study's results: inside an installed package, or in the repository it runs from.
+def shipped(name: str = "paper", file: str = "provenance.json") -> Path:
+    """The folder of results that has this file: inside an installed package, or in the repository it runs from.
 
     Raises:
         StudyError: There are none.
     """
     package = Path(__file__).parents[2]
     for folder in (package / "results" / name, package.parents[1] / "results" / name):
-        if (folder / "provenance.json").is_file():
+        if (folder / file).is_file():
             return folder
-    raise StudyError(f"The results of the study {name!r} did not come with this installation; name a study's folder.")
+    raise StudyError(f"The results {name!r} did not come with this installation; name a study's folder.")

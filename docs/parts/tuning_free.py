@@ -1,0 +1,144 @@
+"""The benchmark against methods without tuning, as Markdown and pictures: what came of it, once it was run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from measured import ROOT, table
+
+from hotswap.bench.exchange import read_results
+from hotswap.bench.methods import FIRST, SECOND
+from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.plan import chosen_settings
+from hotswap.bench.report.figures import draw_profile, draw_workload
+from hotswap.bench.report.looks import label, three_digits, title_of
+from hotswap.bench.report.origin import commands, origins
+from hotswap.bench.report.verdict import advice, coverage, each_of_ours, is_ours, scored, verdict
+from hotswap.bench.runs import Result, troubles
+from hotswap.bench.scores import Score, overall, reported, scores, too_easy
+from hotswap.report.figures.style import save
+from hotswap.studies.exchange.shipped import BENCHMARK
+
+PICTURES = ROOT / "docs" / "pictures"
+NOT_YET = "The benchmark has not been run yet, so there is nothing to tell."
+
+
+@cache
+def results() -> Mapping[str, Result] | None:
+    """What was measured; None while there is nothing."""
+    folder, file = BENCHMARK
+    if not (ROOT / "results" / folder / file).is_file():
+        return None
+    return {result.run.id: result for result in read_results(ROOT / "results" / folder)}
+
+
+def came_of_it() -> str:
+    """Everything that was measured, or a sentence."""
+    found = results()
+    return NOT_YET if found is None else section(found)
+
+
+def section(found: Mapping[str, Result]) -> str:
+    """The sentences, the table of scores, the profile, the workloads one by one, and where it all comes from."""
+    every = scores(found)
+    parts = [
+        " ".join(coverage(found, every)),
+        *(f"**Too easy:** AdamW's default reaches the reference of `{name}` early." for name in too_easy(every)),
+        _bullets(verdict(every)),
+    ]
+    if scored(every):
+        parts += [
+            "### Scores",
+            "Validation measures at the end over the tuned reference's: 1 is as good as tuned, less is better. Ours in "
+            "bold. A † marks runs without an end, which count as the untrained network.",
+            score_table(every),
+            "![Share of workloads on which a method's score is at most τ](pictures/benchmark-profile.svg)",
+            "### Each of ours",
+            _bullets(each_of_ours(every)),
+            "### The tuned references",
+            workload_table(found, every),
+        ]
+    parts += [
+        *(_folded(f"Curves of {name}", f"![{name}](pictures/benchmark-{name}.svg)") for name in _workloads(every)),
+        *([_folded("What did not finish", _bullets(troubles(found.values())))] if troubles(found.values()) else []),
+        source(found),
+    ]
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def score_table(every: Sequence[Score]) -> str:
+    """A row for each method, the best geometric mean first; second configurations below, without a mean."""
+    names = scored(every)
+    firsts = {(s.method, s.workload): s for s in every if s.configuration == FIRST or s.method == REFERENCE}
+    seconds = {(s.method, s.workload): s for s in every if s.configuration == SECOND}
+    rows = []
+    for row in overall(every):
+        title = f"**{label(row.method)}**" if is_ours(row.method) else label(row.method)
+        whole = (three_digits(row.mean), three_digits(row.worst), str(len(row.misses)))
+        rows.append((title, *whole, *(_cell(firsts.get((row.method, name))) for name in names)))
+    for method in sorted({method for method, _ in seconds}):
+        own = (_cell(seconds.get((method, name))) for name in names)
+        rows.append((f"*{label(method, SECOND)}*", "", "", "", *own))
+    headings = ("", "geometric mean", "worst", "misses", *(name.replace("_", " ") for name in names))  # these can wrap
+    return table(headings, rows)
+
+
+def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:
+    """A row for each workload: its reference, and what that reaches."""
+    levels = {score.workload: score.median for score in every if score.method == REFERENCE}
+    rows = []
+    for name in scored(every):
+        settings = ", ".join(f"{key} {value}" for key, value in chosen_settings(name, found).items())
+        rows.append((f"`{name}`", title_of(name)[1], settings, three_digits(levels[name])))
+    return table(("", "measure", "tuned reference", "its measure"), rows, left=3)
+
+
+def source(found: Mapping[str, Result]) -> str:
+    """Versions, devices, dates and commands."""
+    typed = "; ".join(f"`{command}`" for command in commands(found))
+    return f"*Source: `results/{BENCHMARK[0]}`. {'; '.join(origins(found))}. {typed}*"
+
+
+def when() -> str:
+    """Which to use, and which not, as far as the measured workloads tell; or a sentence."""
+    found = results()
+    return NOT_YET if found is None else _bullets([*coverage(found, scores(found))[:1], *advice(scores(found))])
+
+
+def draw(folder: Path = PICTURES) -> list[Path]:
+    """Draw the figures of the page, if the benchmark was run."""
+    found = results()
+    if found is None:
+        return []
+    runs, every = reported(found), scores(found)
+    figures = {"profile": draw_profile(every), **{name: draw_workload(name, runs) for name in _workloads(every)}}
+    drawn = []
+    for name, figure in figures.items():
+        if figure is not None:
+            save(figure, folder / f"benchmark-{name}.svg")
+            drawn.append(folder / f"benchmark-{name}.svg")
+    return drawn
+
+
+def _workloads(every: Sequence[Score]) -> list[str]:
+    return sorted({score.workload for score in every})
+
+
+def _cell(score: Score | None) -> str:
+    if score is None or math.isnan(score.ratio):
+        return "–"
+    return three_digits(score.ratio) + ("†" if score.endless else "")
+
+
+def _bullets(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def _folded(title: str, text: str) -> str:
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"benchmark results": came_of_it, "benchmark advice": when}

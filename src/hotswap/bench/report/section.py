@@ -1,0 +1,190 @@
+"""What the page shows of a benchmark, as plain JSON: numbers and sentences, nothing drawn yet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hotswap.bench.methods import FIRST, METHODS, SECOND
+from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.plan import chosen_settings
+from hotswap.bench.report.figures import MOST
+from hotswap.bench.report.looks import label, looks, title_of
+from hotswap.bench.report.origin import commands, origins
+from hotswap.bench.report.verdict import best_first, contests, coverage, duels, each_of_ours, is_ours, scored, summary
+from hotswap.bench.runs import PERCENTS, Result, troubles
+from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, too_easy, untrained
+from hotswap.bench.workloads import WORKLOADS
+from hotswap.report.figures.style import LINES
+from hotswap.report.page.numbers import number, numbers
+
+__all__ = ["section_data"]
+
+DASHES = dict(zip(LINES[:3], ("solid", "dashed", "dotted"), strict=True))
+"""What the page calls these lines."""
+
+FEW = 3
+"""So many of the others are drawn to begin with, beside AdamW."""
+
+
+def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
+    """Everything that the page's script needs; None where nothing has ended."""
+    runs, found = reported(results), scores(results)
+    if not found:
+        return None
+    starts, levels = untrained(runs), _levels(found)
+    methods = _methods(found)
+    return {
+        "percents": list(PERCENTS),
+        "cautions": _cautions(results, found),
+        "coverage": coverage(results, found),
+        "summary": summary(found),
+        "contests": [
+            {
+                "workload": one.workload,
+                "lead": number(one.lead),
+                "ours": {"method": one.ours.method, "score": number(one.ours.ratio)},
+                "other": {"method": one.other.method, "score": number(one.other.ratio)},
+            }
+            for one in contests(found)
+        ],
+        "each": each_of_ours(found),
+        "methods": methods,
+        "scored": scored(found),
+        "workloads": [
+            _workload(name, results, runs, found, starts.get(name, math.nan), levels.get(name, math.nan))
+            for name in sorted({score.workload for score in found}, key=_place)
+        ],
+        "overall": [
+            {
+                "method": row.method,
+                "workloads": row.workloads,
+                "mean": number(row.mean),
+                "worst": number(row.worst),
+                "where": row.where,
+                "misses": list(row.misses),
+                "failures": list(row.failures),
+            }
+            for row in overall(found)
+        ],
+        "profile": _profile(found),
+        "duels": [asdict(duel) for duel in duels(found)],
+        "troubles": troubles(results.values()),
+        "configurations": _configurations(found),
+        "origins": origins(results),
+        "commands": commands(results),
+    }
+
+
+def _levels(found: Sequence[Score]) -> dict[str, float]:
+    """What is as good as tuned, by workload."""
+    return {score.workload: score.median for score in found if score.method == REFERENCE}
+
+
+def _place(workload: str) -> tuple[int, str]:
+    """The small workloads first; each kind by name."""
+    return int(workload in WORKLOADS and WORKLOADS[workload].wants_gpu), workload
+
+
+def _cautions(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
+    said = []
+    if any(result.run.size == "smoke" for result in results.values()):
+        said.append("Of size smoke: a look at how it works, whose numbers mean nothing.")
+    said += [
+        f"`{name}` is too easy: AdamW's default reaches its reference within a tenth of the budget. It tells little, "
+        "and is to be replaced."
+        for name in too_easy(found)
+    ]
+    return said
+
+
+def _methods(found: Sequence[Score]) -> dict[str, dict[str, Any]]:
+    """How each is called and drawn: ours first, then the reference, then the others, the best mean first."""
+    drawn = looks(score.method for score in found)
+    means = {row.method: place for place, row in enumerate(best_first(found))}
+    best = [name for name in means if not is_ours(name)][:FEW]
+    order = sorted(drawn, key=lambda name: (not is_ours(name), name != REFERENCE, means.get(name, len(means)), name))
+    return {
+        name: {
+            "label": label(name),
+            "ours": is_ours(name),
+            "reference": name == REFERENCE,
+            "colour": drawn[name].colour,
+            "dark": drawn[name].dark,
+            "dashes": DASHES[drawn[name].dashes],
+            "shown": is_ours(name) or name in (REFERENCE, "adamw", *best) or len(drawn) <= 2 * FEW,
+        }
+        for name in order
+    }
+
+
+def _workload(
+    name: str,
+    results: Mapping[str, Result],
+    runs: Mapping[Key, Sequence[Result]],
+    found: Sequence[Score],
+    start: float,
+    level: float,
+) -> dict[str, Any]:
+    """One workload: its reference, and a line for every configuration of a method, the best first."""
+    title, measured = title_of(name)
+    own = sorted((score for score in found if score.workload == name), key=lambda score: (score.median, score.method))
+    settings = ", ".join(f"{key} {value}" for key, value in chosen_settings(name, results).items())
+    return {
+        "name": name,
+        "title": title,
+        "measured": measured,
+        "error": measured.endswith("error"),
+        "start": number(start),
+        "level": number(level),
+        "reference": settings,
+        "lines": [_line(score, runs[score.workload, score.method, score.configuration], start) for score in own],
+    }
+
+
+def _line(score: Score, runs: Sequence[Result], start: float) -> dict[str, Any]:
+    """Medians, least and greatest by percent of the budget, and all that there is about the end."""
+    bands = curve(runs, start)
+    median, low, high = (numbers(bands[percent][part] for percent in PERCENTS) for part in range(3))
+    return {
+        "method": score.method,
+        "second": score.configuration == SECOND,
+        "label": label(score.method, score.configuration),
+        "median": median,
+        "low": low,
+        "high": high,
+        "runs": score.seeds,
+        "endless": score.endless,
+        "score": number(score.ratio),
+        "early": {str(percent): number(score.early[percent]) for percent in EARLY},
+        "time": None if math.isnan(score.time) else "never" if math.isinf(score.time) else number(score.time),
+        "missed": score.missed,
+        "seconds": number(score.seconds),
+    }
+
+
+def _profile(found: Sequence[Score]) -> dict[str, Any]:
+    """The levels at which a share of workloads changes, up to the farthest that is drawn, and the shares there."""
+    ratios = {score.ratio for score in found if score.ratio <= MOST}
+    levels = sorted({min([0.8, *ratios]), *ratios, MOST})
+    shares = profile(found, levels)
+    return {"levels": numbers(levels), "shares": {name: numbers(values) for name, values in shares.items()}}
+
+
+def _configurations(found: Sequence[Score]) -> list[dict[str, str]]:
+    """What each method was given, and who recommends that."""
+    rows = []
+    for method, configuration in sorted({(score.method, score.configuration) for score in found}):
+        if method in METHODS and method != REFERENCE and configuration in (FIRST, SECOND):
+            known = METHODS[method]().configuration(configuration)
+            rows.append(
+                {
+                    "label": label(method, configuration),
+                    "package": " ".join(METHODS[method].package or ()),
+                    "settings": ", ".join(f"{name}={value}" for name, value in known.settings.items()),
+                    "source": known.source,
+                }
+            )
+    return rows

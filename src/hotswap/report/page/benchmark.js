@@ -1,0 +1,360 @@
+// Against what people use today: a benchmark's curves, scores and profile. Joined to plot.js.
+
+const SATURATED = 2.5; // the score whose cell is darkest
+
+function benchmark() {
+  const found = data.benchmark;
+  const link = document.querySelector('nav a[href="#benchmark"]');
+  if (!found) {
+    $("benchmark").remove();
+    return link?.remove();
+  }
+  $("benchmark").hidden = false;
+  if (link) link.hidden = false;
+  paint("method", Object.values(found.methods));
+  $("bench-coverage").append(...rich(found.coverage.join(" ")));
+  $("bench-cautions").append(...found.cautions.map((sentence) => html("p", { class: "notice" }, rich(sentence))));
+  $("bench-verdict").append(...found.summary.map((sentence) => html("li", null, rich(pretty(sentence)))));
+  if (found.each.length) $("bench-each").append(html("h3", null, "Each of ours"), sentenceList(found.each));
+  const bench = benchLooks(found);
+  const curves = benchCurves(found, bench);
+  contests(found, bench);
+  scoreTable(found, bench, curves);
+  duelTable(found, bench);
+  benchMore(found);
+}
+
+/** Names, classes, what is switched off, and how to point at a line. */
+function benchLooks(found) {
+  const names = Object.keys(found.methods);
+  const off = new Set(names.filter((name) => !found.methods[name].shown));
+  const idOf = (method, second) => (second ? `${method} second` : method);
+  const classOf = (method, second) => {
+    const { dashes, ours, reference } = found.methods[method];
+    const look = second ? "dotted" : dashes;
+    return `method${names.indexOf(method)} ${look}${ours ? " ours" : ""}${reference ? " reference" : ""}`;
+  };
+  for (const { lines } of found.workloads) {
+    for (const { method, second } of lines) if (second && off.has(method)) off.add(idOf(method, true));
+  }
+  const scope = $("benchmark");
+  const point = (id) => highlight(scope, id);
+  /** Pointing at an element is pointing at its line, wherever that is drawn. */
+  const pointing = (element, id) => {
+    for (const event of ["pointerenter", "focus"]) element.addEventListener(event, () => point(id));
+    for (const event of ["pointerleave", "blur"]) element.addEventListener(event, () => point(null));
+    return element;
+  };
+  return { names, off, idOf, classOf, point, pointing, labelOf: (method) => found.methods[method].label };
+}
+
+/** Where the best of ours is ahead of the best of the others, and where it is behind: bars as long as the lead. */
+function contests(found, { labelOf, classOf }) {
+  const all = found.contests.length;
+  const longest = Math.max(...found.contests.map(({ lead }) => Math.abs(Math.log(lead))));
+  const panel = (title, some, cls) => {
+    const items = some.map(({ workload, lead, ours, other }) => {
+      const [ahead, behind] = lead < 1 ? [other, ours] : [ours, other];
+      const width = `width:${Math.round((100 * Math.abs(Math.log(lead))) / longest)}%`;
+      return html("li", null, html("b", null, spaced(workload)), html("i", { class: cls, style: width }),
+        html("p", null, [ahead, behind].flatMap(({ method, score }, i) => [i ? ", " : "",
+          html("span", { class: classOf(method) }, `${labelOf(method)} ${score.toFixed(2)}`)])));
+    });
+    const nowhere = html("p", { class: "quiet" }, "Nowhere.");
+    return html("figure", null, html("h3", null, `${title} on ${some.length} of ${count(all, "workload")}`),
+      items.length ? html("ul", { class: "contests" }, items) : nowhere);
+  };
+  if (!all) return;
+  $("bench-contests").append(
+    panel("The best of ours is ahead of the best of the others", found.contests.filter(({ lead }) => lead > 1), "lower"),
+    panel("It is behind", found.contests.filter(({ lead }) => lead < 1).reverse(), "higher"));
+  const even = found.contests.filter(({ lead }) => lead === 1).map(({ workload }) => spaced(workload));
+  if (even.length) $("bench-contests").after(html("p", { class: "caption" }, `Equal on ${list(even)}.`));
+}
+
+// ---- Curves by workload, and the profile.
+
+function benchCurves(found, bench) {
+  const { off, idOf, classOf, point, pointing } = bench;
+  const shown = found.percents.map((value, i) => i).filter((i) => found.percents[i] > 0); // the axis is logarithmic
+  const state = { workload: found.workloads.find(({ name }) => found.scored.includes(name)) ?? found.workloads[0] };
+  const hosts = [$("bench-chart"), $("bench-profile")];
+  const redraw = () => hosts.forEach((host) => redraws.get(host)?.draw(host));
+  const format = (value) => (state.workload.error ? percent(value) : number(value));
+
+  const inputs = found.workloads.map((workload) => {
+    const checked = workload === state.workload;
+    const input = html("input", { type: "radio", name: "bench-workload", value: workload.name, checked });
+    input.addEventListener("change", () => show(workload));
+    return input;
+  });
+  $("bench-workloads").append(html("fieldset", null, html("legend", null, "Workload"), inputs.map((input, i) =>
+    html("label", null, input, html("span", null, spaced(found.workloads[i].name))))));
+  const choices = {
+    "All": () => off.clear(),
+    "Ours and a few": () => benchFew(found, bench),
+    "Ours": () => benchFew(found, bench, true),
+  };
+  $("bench-choices").append(...Object.entries(choices).map(([text, choose]) => {
+    const button = html("button", { type: "button" }, text);
+    button.addEventListener("click", () => { choose(); legend(); redraw(); });
+    return button;
+  }));
+
+  function show(workload) {
+    state.workload = workload;
+    inputs.find(({ value }) => value === workload.name).checked = true;
+    about();
+    legend();
+    numbersOf(workload);
+    redraw();
+  }
+
+  function about() {
+    const { title, measured, reference, level } = state.workload;
+    const said = known(level) ? ` The tuned reference is ${reference}: ${format(level)}.`
+      : " The search for the tuned reference is not complete, so that there are no scores.";
+    $("bench-about").replaceChildren(html("b", null, sentenceCase(title)), `, judged by the ${measured}.`, said);
+  }
+
+  function legend() {
+    $("bench-legend").replaceChildren(...state.workload.lines.map((line) => {
+      const id = idOf(line.method, line.second);
+      const score = known(line.score) ? line.score.toFixed(2) : "–";
+      const pressed = String(!off.has(id));
+      const attributes = { type: "button", "data-line": id, "aria-pressed": pressed, class: classOf(line.method, line.second) };
+      const ends = line.endless ? ` (${line.endless} of ${line.runs} without an end)` : "";
+      const texts = each("span", [line.label + ends, format(line.median.at(-1)), score]);
+      const button = pointing(html("button", attributes, texts), id);
+      button.addEventListener("click", () => {
+        const on = off.delete(id);
+        if (!on) off.add(id);
+        button.setAttribute("aria-pressed", String(on));
+        say(`${line.label} is ${on ? "shown" : "hidden"}.`);
+        redraw();
+        point(on ? id : null);
+      });
+      return html("li", null, button);
+    }));
+  }
+
+  function drawCurves(host) {
+    const { lines: all, start, level, measured, title } = state.workload;
+    const visible = all.filter(({ method, second }) => !off.has(idOf(method, second)));
+    const pick = (values) => shown.map((i) => values[i]);
+    const lines = visible.map((line) => ({
+      id: idOf(line.method, line.second), name: line.label, cls: `${classOf(line.method, line.second)} dashes`,
+      xs: pick(found.percents), ys: pick(line.median), low: pick(line.low), high: pick(line.high),
+      tip(i) {
+        const [spent, median, low, high] = [found.percents, line.median, line.low, line.high].map((values) => pick(values)[i]);
+        const over = known(level) ? [`${(median / level).toFixed(2)} times the tuned reference at its end`] : [];
+        return [`after ${spent}${NBSP}% of the budget`, `${format(median)}, median of ${count(line.runs, "run")}`,
+          `${format(low)} to ${format(high)}`, ...over];
+      },
+    })).reverse(); // the best comes last, and lies on top
+    lines.sort((a, b) => / ours/.test(a.cls) - / ours/.test(b.cls));
+    if (!lines.length) return host.replaceChildren(none("Every method is switched off; click a name to see it."));
+    const every = lines.flatMap(({ ys, low }) => [...ys, ...low]).filter((value) => known(value) && value > 0);
+    // What makes a network worse than it was at first leaves the picture.
+    const most = Math.min(Math.max(...lines.map(({ ys }) => ys[0]).filter(known)), start ?? Infinity);
+    lineChart(host, {
+      lines, height: host.clientWidth < 500 ? 380 : 500, right: 22, bottom: 36, left: 56, top: 24,
+      label: `${sentenceCase(measured)} against the share of the budget: ${title}`,
+      x: { log: true, domain: [1, 100], tick: (value) => `${value}${NBSP}%`,
+        title: "of the budget, in forward-and-backward passes" },
+      y: { log: true, domain: domainOf([...every.filter((value) => value <= most), most, level], true, 0.03), format,
+        tick: state.workload.error ? shortPercent : powerOfTen, heading: sentenceCase(measured) },
+      onPoint: point,
+      before({ x, y, left, wide }, inner) {
+        for (const line of lines) {
+          const edge = (values) => line.xs.flatMap((value, i) => (known(values[i]) ? [`${x(value)} ${y(values[i])}`] : []));
+          const d = `M${[...edge(line.high), ...edge(line.low).reverse()].join("L")}Z`;
+          inner.append(svg("path", { class: `band spread ${line.cls}`, d, "data-line": line.id }));
+        }
+        if (known(level)) inner.append(svg("line", { class: "level", x1: left, x2: wide, y1: y(level), y2: y(level) }));
+      },
+      after({ root, y, left }) {
+        const text = `as good as tuned: ${format(level)}`;
+        if (known(level)) root.append(words(left + 6, y(level) + 15, text, "start", "halo strong small"));
+      },
+    });
+  }
+
+  function drawProfile(host) {
+    const { levels, shares } = found.profile;
+    const total = found.scored.length;
+    const steps = (values) => values.flatMap((value, i) => (i ? [values[i - 1], value] : [value]));
+    const twice = (values) => values.flatMap((value, i) => (i ? [value, value] : [value]));
+    const lines = bench.names.filter((name) => shares[name] && !off.has(name)).map((name) => ({
+      id: name, name: bench.labelOf(name), cls: `${classOf(name)} dashes`, xs: twice(levels), ys: steps(shares[name]),
+      tip: (i) => [`score at most ${twice(levels)[i].toFixed(2)}`,
+        `on ${Math.round(total * steps(shares[name])[i])} of ${count(total, "workload")}`],
+    })).reverse();
+    const why = total ? "Every method is switched off." : "There are no scores yet.";
+    if (!lines.length) return host.replaceChildren(none(why));
+    lineChart(host, {
+      lines, height: 330, right: 14, bottom: 36, left: 46, label: "Share of workloads with a score of at most τ",
+      x: { log: true, domain: [levels[0], levels.at(-1)], tick: number, title: "τ, a score" },
+      y: { domain: [0, 1.02], format: shortPercent, tick: shortPercent, title: "Share of workloads" },
+      onPoint: point,
+      before({ x, top, high }, inner) {
+        inner.append(svg("line", { class: "moment", x1: x(1), x2: x(1), y1: top, y2: high }));
+      },
+    });
+  }
+
+  const workloads = count(found.scored.length, "workload");
+  $("bench-profile-note").textContent = `On which share of ${workloads} a method’s score is at most τ: `
+    + "further up and to the left is better. Dotted: as good as tuned.";
+  about();
+  legend();
+  numbersOf(state.workload);
+  responsive(hosts[0], drawCurves);
+  responsive(hosts[1], drawProfile);
+  return { show };
+}
+
+/** All that was measured of one workload, behind its title. */
+function numbersOf({ name, lines, error, measured }) {
+  const format = error ? percent : number;
+  const share = (value) => (known(value) ? value.toFixed(2) : "–");
+  const when = (time) => (time === "never" ? "never" : (known(time) ? `${Math.round(100 * time)}${NBSP}%` : "–"));
+  const rows = lines.map((line) => {
+    const [median, low, high] = [line.median, line.low, line.high].map((values) => format(values.at(-1)));
+    const runs = `${line.runs}${line.endless ? `, ${line.endless} without an end` : ""}`;
+    return html("tr", null, each("td", [line.label, median, `${low} to ${high}`, share(line.score),
+      ...Object.values(line.early).map(share), when(line.time), number(line.seconds), runs]));
+  });
+  const early = Object.keys(lines[0].early).map((percents) => `at ${percents} %`);
+  const title = `All numbers of ${spaced(name)}`;
+  const headings = ["", measured, "least to greatest", "score", ...early, "as good as the reference after", "seconds", "runs"];
+  const table = html("table", { class: "numbers whole" }, heads(headings), html("tbody", null, rows));
+  const [summary] = $("bench-numbers").children;
+  summary.textContent = title;
+  $("bench-numbers").replaceChildren(summary, scrolled(title, table));
+}
+
+/** Switch off all but ours, the reference and, unless `only` they are asked for, what is shown to begin with. */
+function benchFew(found, { names, off }, only = false) {
+  off.clear();
+  for (const { lines } of found.workloads) {
+    for (const { method } of lines.filter((line) => line.second)) off.add(`${method} second`);
+  }
+  for (const name of names) {
+    const { ours, reference, shown } = found.methods[name];
+    if (only ? !ours && !reference : !shown) off.add(name);
+    else off.delete(`${name} second`);
+  }
+}
+
+/** Long names may go on in the next line after a dot. */
+const breakable = (text) => text.split(/(?<=\.)/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
+const spaced = (name) => name.replaceAll("_", " ");
+
+// ---- Scores over all workloads; sorted by what is pressed.
+
+function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
+  const why = "There are no scores yet: no workload has a tuned reference.";
+  if (!found.overall.length) return $("bench-table").append(none(why));
+  const at = ({ lines }, method, second = false) => lines.find((line) => line.method === method && line.second === second);
+  const scored = found.workloads.filter(({ name }) => found.scored.includes(name));
+  const rows = found.overall.map((row) => ({
+    ...row, id: row.method, label: labelOf(row.method), cls: classOf(row.method),
+    lines: scored.map((workload) => at(workload, row.method)),
+  }));
+  const again = unique(scored.flatMap(({ lines }) => lines.filter((line) => line.second).map((line) => line.method)));
+  const seconds = again.map((method) => ({
+    id: idOf(method, true), label: `${labelOf(method)}, second`, cls: classOf(method, true), second: true,
+    lines: scored.map((workload) => at(workload, method, true)),
+  }));
+  const columns = [
+    { key: "mean", text: "geometric mean", value: (row) => row.mean },
+    { key: "worst", text: "worst", value: (row) => row.worst },
+    { key: "misses", text: "misses", value: (row) => row.misses?.length },
+    ...scored.map((workload, i) => ({
+      key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score,
+    })),
+  ];
+  const body = html("tbody");
+  const heads = columns.map((column) => {
+    const button = html("button", { type: "button" }, column.text);
+    button.addEventListener("click", () => { sort(column); if (column.workload) show(column.workload); });
+    return html("th", { scope: "col" }, button);
+  });
+
+  function cell(row, column) {
+    const value = column.value(row);
+    if (column.key === "misses") {
+      return html("td", null, row.second ? "" : String(value));
+    }
+    if (!known(value)) return html("td", null, row.second ? "" : "–");
+    const sign = column.workload && row.lines[scored.indexOf(column.workload)].endless ? "†" : "";
+    return html("td", { style: tint(value, SATURATED) }, `${value < 99.5 ? value.toFixed(2) : short(value)}${sign}`);
+  }
+
+  function sort(column) {
+    const order = (row) => column.value(row) ?? Infinity;
+    const fewer = (row) => (column.workload || row.second ? 0 : -row.workloads); // a mean over fewer workloads is another
+    const sorted = [...rows, ...seconds].sort((a, b) => fewer(a) - fewer(b) || order(a) - order(b));
+    const placed = column.workload ? sorted : [...sorted.filter((row) => !row.second), ...seconds];
+    heads.forEach((head, i) => head.setAttribute("aria-sort", columns[i] === column ? "ascending" : "none"));
+    body.replaceChildren(...placed.map((row) => {
+      const name = html("th", { scope: "row", class: row.cls }, html("span", null, breakable(row.label)));
+      const cells = columns.map((column) => cell(row, column));
+      return pointing(html("tr", { "data-line": row.id, class: row.cls }, name, cells), row.id);
+    }));
+  }
+
+  sort(columns[0]);
+  const title = `Scores over ${count(scored.length, "workload")}; 1 is as good as tuned, less is better`;
+  $("bench-table").append(scrolled(title,
+    html("table", { class: "numbers scores" }, html("caption", null, html("span", null, title)),
+      html("thead", null, html("tr", null, html("th", null), heads)), body)));
+  const notes = ["A miss is a workload on which the median never comes within 10 % of the reference."];
+  if (scored.some(({ lines }) => lines.some(({ endless }) => endless))) {
+    notes.push("† Some runs had no end, and count as the untrained network.");
+  }
+  if (seconds.length) notes.push("Second configurations have no mean: they were trained only where the first fails.");
+  const how = " Press a heading to sort by it; that of a workload shows its curves, too.";
+  $("bench-table-note").append(notes.join(" "), html("span", { class: "screen-only" }, how));
+}
+
+// ---- Ours against the others, and the small print.
+
+function duelTable(found, { names, labelOf, classOf, pointing }) {
+  const ours = names.filter((name) => found.duels.some((duel) => duel.ours === name));
+  const others = names.filter((name) => found.duels.some((duel) => duel.other === name));
+  if (!ours.length) return $("bench-duels").append(none("Ours and others have no scores on the same workloads yet."));
+  const cell = (duel) => {
+    if (!duel) return html("td", null, "–");
+    const odds = (1 + duel.ahead) / (1 + duel.of - duel.ahead);
+    return html("td", { style: tint(1 / odds) }, `${duel.ahead} of ${duel.of}`, html("small", null, ` (${duel.surely})`));
+  };
+  const rows = others.map((other) => {
+    const name = html("th", { scope: "row", class: classOf(other) }, html("span", null, labelOf(other)));
+    const cells = ours.map((one) => cell(found.duels.find((duel) => duel.ours === one && duel.other === other)));
+    return pointing(html("tr", { "data-line": other }, name, cells), other);
+  });
+  const title = "On how many workloads ours are ahead";
+  const headings = ["of", ...ours.map((name) => breakable(labelOf(name)))];
+  const note = "By medians. In brackets: on how many of them even the worst seed is ahead of the other’s best.";
+  $("bench-duels").append(html("h3", null, title),
+    scrolled(title, html("table", { class: "numbers scores" }, heads(headings), html("tbody", null, rows))),
+    html("p", { class: "caption" }, note));
+}
+
+const sentenceList = (sentences) => html("ul", { class: "findings" },
+  sentences.map((sentence) => html("li", null, rich(pretty(sentence)))));
+
+function benchMore({ troubles, configurations, origins, commands }) {
+  const fold = (title, ...content) => html("details", null, html("summary", null, title), ...content);
+  const host = $("bench-more");
+  if (troubles.length) host.append(fold(`What did not finish: ${troubles.length}`, sentenceList(troubles)));
+  const rows = configurations.map(({ label, settings, source, package: from }) =>
+    html("tr", null, each("td", [label, settings || "as they are", source, from])));
+  const headings = ["method", "settings", "who recommends them", "package"];
+  const title = "One configuration for all workloads";
+  host.append(fold(title, scrolled(title, html("table", { class: "settings" }, heads(headings), html("tbody", null, rows)))));
+  const typed = commands.flatMap((command) => [" ", html("code", null, command), "."]);
+  if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`, typed));
+}

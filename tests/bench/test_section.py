@@ -1,0 +1,266 @@
+"""Every number of the page's section comes from a row of the tables: computed once more, from what was exported."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from hotswap.bench.exchange import export_results, read_results
+from hotswap.bench.methods import METHODS
+from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.report import section_data
+from hotswap.bench.report.verdict import advice, coverage, each_of_ours, verdict
+from hotswap.bench.runs import PERCENTS, Result
+from hotswap.bench.scores import scores
+from hotswap.bench.store import BenchStore
+from hotswap.cli.report import _benchmark
+from hotswap.errors import StudyError
+from hotswap.report.page import render_benchmark
+from hotswap.studies.exchange import shipped as places
+from hotswap.studies.exchange.shipped import BENCHMARK, shipped
+from tests.bench.helpers import by_id, made, whole
+
+W, V = "paper_network", "autoencoder"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench")
+    with BenchStore.create(folder / "bench", "smoke") as store:
+        store.record(whole().values())
+        export_results(store, folder / "tables")
+    return folder / "tables"
+
+
+def published() -> Path | None:
+    try:
+        return shipped(*BENCHMARK)
+    except StudyError:
+        return None
+
+
+def section_of(folder: Path) -> dict[str, Any]:
+    found = section_data({result.run.id: result for result in read_results(folder)})
+    assert found is not None
+    return found
+
+
+class Tables:
+    """The rules of docs/benchmark.md, written a second time, with pandas."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runs, points = (pd.read_parquet(folder / f"{name}.parquet") for name in ("runs", "points"))
+        key = ["workload", "method", "configuration", "seed"]
+        finite = points[points["train"].map(math.isfinite) & points["validation"].map(math.isfinite)]
+        wide = finite.pivot_table(index=key, columns="percent", values="validation").reindex(columns=list(PERCENTS))
+        settled = self.runs[self.runs["state"].isin(["finished", "diverged", "failed"])].set_index(key)
+        self.finite = finite.set_index(key).join(settled["budget"], how="inner").sort_index()
+        self.values = wide.reindex(settled.index)
+        self.kept: dict[tuple[str, str, str], pd.DataFrame] = {}
+        self.state = settled["state"]
+        search = self.values.xs(100, level="seed").xs(REFERENCE, level="method")[100]
+        search = search[(self.state.xs(100, level="seed").xs(REFERENCE, level="method") == "finished")]
+        self.chosen = search.groupby("workload").idxmin().map(lambda pair: pair[1]).to_dict()
+
+    def curves(self, workload: str, method: str, configuration: str) -> pd.DataFrame:
+        """A row for each seed; a column for each percent."""
+        key = (workload, method, configuration)
+        if key not in self.kept:
+            self.kept[key] = self._curves(*key)
+        return self.kept[key]
+
+    def _curves(self, workload: str, method: str, configuration: str) -> pd.DataFrame:
+        of = self.values.index.get_level_values
+        here = (of("workload") == workload) & (of("seed") != 100)
+        rows = self.values[here & (of("method") == method) & (of("configuration") == configuration)].copy()
+        first = rows[0].fillna(self.values.loc[here, 0].median())
+        ended = self.state.loc[rows.index] == "finished"
+        rows[100] = rows[100].where(ended)
+        return pd.DataFrame({percent: rows[percent].fillna(first).clip(upper=first) for percent in PERCENTS})
+
+    def time(self, workload: str, method: str, configuration: str) -> float:
+        """The median over seeds of the share of the budget after which a run is as good as the reference."""
+        rows = self.finite.loc[(workload, method, configuration)]
+        rows = rows[rows.index != 100]
+        there = rows[rows["validation"] <= self.level(workload)]
+        first = (there["cost"] / there["budget"]).groupby("seed").min()
+        seeds = self.curves(workload, method, configuration).index.get_level_values("seed")
+        return float(first.reindex(seeds).fillna(math.inf).median())
+
+    def level(self, workload: str) -> float:
+        return float(self.curves(workload, REFERENCE, self.chosen[workload])[100].median())
+
+    def score(self, workload: str, method: str) -> float:
+        name = self.chosen[workload] if method == REFERENCE else "default"
+        return float(self.curves(workload, method, name)[100].median()) / self.level(workload)
+
+
+@pytest.fixture(params=["made up", "published"])
+def folder(request: pytest.FixtureRequest, exported: Path) -> Path:
+    found = exported if request.param == "made up" else published()
+    if found is None:
+        pytest.skip("the benchmark has not been run")
+    return found
+
+
+def test_every_number_is_that_of_rows(folder: Path) -> None:
+    section, tables = section_of(folder), Tables(folder)
+    near = pytest.approx
+    table: dict[str, dict[str, float]] = {}
+    missed: dict[str, int] = {}
+    for workload in section["workloads"]:
+        name = workload["name"]
+        if name in section["scored"]:
+            assert workload["level"] == near(tables.level(name), rel=1e-5)
+        for line in workload["lines"]:
+            method = line["method"]
+            configuration = "second" if line["second"] else tables.chosen[name] if method == REFERENCE else "default"
+            curves = tables.curves(name, method, configuration)
+            assert line["runs"] == len(curves)
+            for at, percent in enumerate(PERCENTS):
+                values = curves[percent]
+                shown = [line[part][at] for part in ("median", "low", "high")]
+                assert shown == near([values.median(), values.min(), values.max()], rel=1e-5)
+            if name in section["scored"]:
+                assert line["score"] == near(curves[100].median() / tables.level(name), rel=1e-5)
+                assert line["early"]["10"] == near(curves[10].median() / tables.level(name), rel=1e-5)
+                assert line["early"]["30"] == near(curves[30].median() / tables.level(name), rel=1e-5)
+                time = tables.time(name, method, configuration)
+                assert (math.inf if line["time"] == "never" else line["time"]) == near(time, rel=1e-5)
+                nearest = curves.median().min() / tables.level(name)
+                assert line["missed"] == (nearest > 1.1)
+                if not line["second"]:
+                    missed[method] = missed.get(method, 0) + line["missed"]
+                    table.setdefault(method, {})[name] = tables.score(name, method)
+    for row in section["overall"]:
+        own = pd.Series(table[row["method"]])
+        assert (row["workloads"], len(row["misses"])) == (len(own), missed[row["method"]])
+        assert row["mean"] == near(math.prod(own) ** (1 / len(own)), rel=1e-5)
+        assert row["worst"] == near(own.max(), rel=1e-5)
+        assert own[row["where"]] == own.max()
+    for method, shares in section["profile"]["shares"].items():
+        counts = [
+            sum(score <= level * (1 + 1e-5) for score in table[method].values()) / len(section["scored"])
+            for level in section["profile"]["levels"]
+        ]
+        assert shares == near(counts, rel=1e-5), method
+
+
+def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
+    section, tables = section_of(folder), Tables(folder)
+    names = {row["method"] for row in section["overall"]} - {REFERENCE}
+    ours = {name for name in names if METHODS[name].ours}
+    there = {
+        (workload["name"], line["method"])
+        for workload in section["workloads"]
+        for line in workload["lines"]
+        if workload["name"] in section["scored"] and not line["second"]
+    }
+    for duel in section["duels"]:
+        both = [w for w in section["scored"] if {(w, duel["ours"]), (w, duel["other"])} <= there]
+        ahead = sum(tables.score(w, duel["ours"]) < tables.score(w, duel["other"]) for w in both)
+        assert (duel["ahead"], duel["of"]) == (ahead, len(both))
+    assert {(duel["ours"], duel["other"]) for duel in section["duels"]} == {(a, b) for a in ours for b in names - ours}
+    wins = 0
+    for contest in section["contests"]:
+        best = [
+            min(tables.score(contest["workload"], name) for name in side if (contest["workload"], name) in there)
+            for side in (ours, names - ours)
+        ]
+        assert [contest["ours"]["score"], contest["other"]["score"]] == pytest.approx(best, rel=1e-5)
+        wins += best[0] < best[1]
+    told = verdict(scores({result.run.id: result for result in read_results(folder)}))
+    assert any(
+        f"ahead of the best of the others on {wins} of {len(section['contests'])} workload" in one for one in told
+    )
+    worst = max(tables.score(workload, name) for workload, name in there if name in ours)
+    assert f"{worst:#.3g}".rstrip(".") in section["summary"][-1]
+
+
+def test_what_is_missing_is_said() -> None:
+    results = whole()
+    said = coverage(results, scores(results))
+    assert said[0] == "Scores are over 2 of 8 workloads: `autoencoder` and `paper_network`."
+    assert said[1].startswith("Not run yet: `cifar_resnet`, `fashion_convolution`")
+    half = {name: result for name, result in results.items() if not name.startswith(f"{V}-tuned-sobol_07")}
+    said = coverage(half, scores(half))
+    assert said[0] == "Scores are over 1 of 8 workloads: `paper_network`."
+    assert "so without scores: `autoencoder`." in said[1]
+    few = {name: result for name, result in results.items() if not name.startswith(f"{W}-adamw")}
+    assert any(s.startswith("AdamW has scores on 1 of 2 workloads") for s in coverage(few, scores(few)))
+    one = {name: result for name, result in results.items() if not name.endswith("-adamw-default-4")}
+    assert "AdamW on `autoencoder` has 4 of 5 seeds." in coverage(one, scores(one))
+    section = section_data(results)
+    assert section is not None
+    assert any("dog (default), seeds 0, 1, 2, 3, 4: missing." in told for told in section["troubles"])
+    assert any("salsa (default), seeds 0, 1, 2: diverged." in told for told in section["troubles"])
+
+
+def strange() -> dict[str, dict[str, Result]]:
+    """Results that have hardly anything in them."""
+    lost = [1.0, math.nan, *[math.inf] * (len(PERCENTS) - 2)]
+    stranger = [replace(one, run=replace(one.run, workload="elsewhere", method="mine")) for one in [made(W, "sgd")]]
+    reference = {name: result for name, result in whole().items() if "-tuned-" in name}
+    return {
+        "one method and no reference": by_id(*(made(W, "hotswap_sgd", seed, 0.3) for seed in range(5))),
+        "a reference alone": reference,
+        "ours alone": {**reference, **by_id(*(made(W, "hotswap_sgd", seed, 0.3) for seed in range(5)))},
+        "not a number": by_id(*(made(W, "sgd", seed, curve=lost) for seed in range(5))),
+        "no points at all": by_id(replace(made(W, "sgd", state="failed"), points=())),
+        "names that nobody knows": by_id(*stranger),
+    }
+
+
+@pytest.mark.parametrize("name", strange())
+def test_strange_results_have_a_section(name: str) -> None:
+    results = strange()[name]
+    section = section_data(results)
+    assert section is not None
+    assert "<section" in render_benchmark(section)  # JSON without NaN, or it raises
+    found = scores(results)
+    for sentences in (verdict(found), advice(found), coverage(results, found)):
+        assert sentences
+        assert not any("nan" in sentence.split() for sentence in sentences)
+    assert (each_of_ours(found) == []) == (name != "ours alone")
+
+
+def test_where_nothing_has_ended_there_is_no_section() -> None:
+    assert section_data({}) is None
+    assert section_data(by_id(made(W, "sgd", state="missing"))) is None
+    assert '"benchmark":null' in render_benchmark(None)
+
+
+def test_the_advice_names_the_best_by_mean_and_by_worst_case() -> None:
+    said = advice(scores(whole()))
+    # In `whole` each method is a little worse than the one before it, in the order of METHODS.
+    names = [name for name in METHODS if name not in (REFERENCE, "dog")]
+    ours, others = ([METHODS[n].title for n in names if METHODS[n].ours is side] for side in (True, False))
+    assert said[0].startswith(f"Of ours, on the 2 workloads of the benchmark: {ours[0]} has the lowest geometric mean")
+    assert said[1].startswith(f"Of what others use: {others[0]} has the lowest geometric mean")
+
+
+def test_a_report_has_the_section_where_results_come_along(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(*_: str) -> Path:
+        raise StudyError("none")
+
+    monkeypatch.setattr(places, "shipped", absent)
+    assert _benchmark() is None
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(places, "shipped", lambda *_: exported)
+    assert _benchmark() == section_of(exported)
+    (tmp_path / "runs.parquet").write_bytes(b"PAR1")
+    (tmp_path / "points.parquet").write_bytes((exported / "points.parquet").read_bytes())
+    monkeypatch.setattr(places, "shipped", lambda *_: tmp_path)
+    assert _benchmark() is None
+    assert "the section on the benchmark cannot be made" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "hotswap.bench.exchange", None)
+    assert _benchmark() is None
+    assert "cannot be made" in capsys.readouterr().out

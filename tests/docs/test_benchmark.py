@@ -1,0 +1,61 @@
+"""The documentation's part on the benchmark, before it was run and after."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.docs.helpers import DOCS, ROOT, run
+
+RUNS = ROOT / "results" / "tuning_free" / "runs.parquet"
+
+BOTH_WAYS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "docs/parts")
+import tuning_free
+from hotswap.bench.report.looks import three_digits
+from hotswap.bench.scores import overall, scores
+from tests.bench.helpers import by_id, made, whole
+
+tuning_free.results = lambda: None
+assert tuning_free.came_of_it() == tuning_free.when() == tuning_free.NOT_YET
+assert tuning_free.draw() == []
+
+found = whole()
+tuning_free.results = lambda: found
+text, advice = tuning_free.came_of_it(), tuning_free.when()
+assert "Scores are over 2 of 8 workloads" in text and "Scores are over 2 of 8 workloads" in advice
+rows = {line.split(" | ")[0]: line.split(" | ")[1:] for line in text.splitlines() if line.startswith("| ")}
+for row in overall(scores(found)):
+    cells = next(rows[name] for name in rows if name.strip("|* ") == tuning_free.label(row.method))
+    assert cells[:3] == [three_digits(row.mean), three_digits(row.worst), str(len(row.misses))], cells
+assert rows["| *SaLSa, second*"][:4] == ["", "", "", "–"]
+assert "†" in " ".join(rows["| SaLSa"])
+for part in ("- HotSwapSGD (the paper): geometric mean", "dog (default), seeds 0, 1, 2, 3, 4: missing.",
+             "*Source: `results/tuning_free`. ", "torch 2.13", "`hotswap bench run --out bench`",
+             "| `paper_network` |"):
+    assert part in text, part
+for part in ("- Of ours, on the 2 workloads", "- Of what others use: ", "ahead of the best of the others on "):
+    assert part in advice, part
+drawn = tuning_free.draw(Path(sys.argv[1]))
+shown = ["profile", "autoencoder", "paper_network"]
+assert [path.name for path in drawn] == [f"benchmark-{name}.svg" for name in shown]
+assert all(f"(pictures/{path.name})" in text for path in drawn)
+
+found = by_id(made("paper_network", "sgd"))
+assert "There are no scores yet" in tuning_free.came_of_it() and "### Scores" not in tuning_free.came_of_it()
+assert "cannot be said" in tuning_free.when()
+"""
+
+
+def test_the_part_before_and_after(tmp_path: Path) -> None:
+    done = run("-c", BOTH_WAYS, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_says_whether_there_are_results() -> None:
+    text = (DOCS / "benchmark.md").read_text(encoding="utf-8")
+    assert ("The benchmark has not been run yet" in text) == (not RUNS.exists())
+    pictures = {path.name for path in (DOCS / "pictures").glob("benchmark-*")}
+    assert set(re.findall(r"\(pictures/(benchmark-[^)]*)\)", text)) == pictures
