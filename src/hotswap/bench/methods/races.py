@@ -10,7 +10,7 @@ from torch.optim import AdamW
 import hotswap
 from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
 from hotswap.bench.workloads import Batch, Task
-from hotswap.optim.racing.race import LANES
+from hotswap.optim.racing.grids import LANES
 from hotswap.races import race_steps
 
 __all__ = ["RaceAdamW"]
