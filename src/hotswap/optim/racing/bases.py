@@ -77,6 +77,7 @@ class Driver(Exact):
             return
         assert isinstance(before, Driver)  # as all moves of a race are
         before.leave()
+        self.base.param_groups = before.base.param_groups
         for group, values in zip(self.base.param_groups, self.waiting, strict=True):
             group.update(values)
         probe.base, probe.move = self.base, self
