@@ -116,13 +116,20 @@ def pack_course(course: Course, probe: Probe, bases: Bases) -> dict[str, Any]:
     return {
         "course": json.dumps(remembered),
         "lanes": {str(lane.number): lane.packed(parameters) for lane in course.lanes if lane.number != course.leader},
-        "own": [dict(values) for lane in course.lanes if lane.number == course.leader for values in lane.written],
+        "own": _own_values(course, probe),
         "masters": {str(place): value for place, value in probe.move.masters.read(parameters).items()},
         "start": {} if course.start is None else course.start.packed(parameters),
         "kept": {} if course.kept is None else course.kept.packed(parameters),
         "average": course.average.packed(parameters),
         **bases.packed(),
     }
+
+
+def _own_values(course: Course, probe: Probe) -> list[dict[str, Any]]:
+    """What the base has written into each group for the leader. Never an empty list, which a distributed checkpoint
+    would have a key for, and not find it in that of a race that is over."""
+    written = [lane.written for lane in course.lanes if lane.number == course.leader]
+    return [dict(values) for values in written[0]] if written else [{} for _ in probe.base.param_groups]
 
 
 def leader_in(entry: Mapping[str, Any]) -> int:
