@@ -83,9 +83,12 @@ class Race(Wrapper):
     compared, and before that the one whose rate is nearest to the base's own.
 
     Args:
-        base_optimizer: turns a gradient into an update, in each lane; it must not have taken a step yet.
+        base_optimizer: turns a gradient into an update, in each lane; it must not have taken a step yet. Or a list of
+            several, which have lanes of their own, over the same parameters in the same groups.
         arms: the values that lanes have, by hyperparameter name; every combination is a lane. By default six rates,
-            from 30 times the base's own to a tenth of it: 3e-2 to 1e-4 for AdamW's 1e-3.
+            from 30 times the base's own to a tenth of it: 3e-2 to 1e-4 for AdamW's 1e-3. With several bases, a list
+            that has these for each of them, or None for the default, which for SGD is then three rates: 10 times its
+            own, 3 times and its own, where 0.1 stands in for torch's default of 1e-3.
         total_steps: how many steps there will be. None if that is not known: rounds then end after 60, 150 and 500
             steps, and rates do not fall in the end.
         rounds: until which share of all steps each round goes, or until which step where it is a whole number, and how
@@ -101,6 +104,8 @@ class Race(Wrapper):
 
     The `lr` of a parameter group is the user's scale: a group's rate is the lane's times its `lr` divided by the first
     group's `lr` at construction. So a scheduler of one's own scales every lane; leave out `warmup` and `decay` with it.
+    With several bases, that `lr` is the first one's, whoever leads; each base keeps the ratios of its own groups. All
+    other values in the groups are those of the leader's optimizer.
 
     A lane whose loss is not finite is out. So is, in one process and after the first step, a lane whose closure raises
     where that of another does not. If all are out, the race begins again from the state at its start, with rates ten
