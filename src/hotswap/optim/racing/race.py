@@ -140,7 +140,9 @@ class Race(Wrapper):
             check_base(driver.base, module, "Race")
         first = self._bases.drivers[0]
         self._probe, self._agreement = self._make_parts(first)
+        state = first.base.state
         super().__init__(first.base.param_groups, first.base.defaults)
+        self.state = state  # Optimizer.__init__ has replaced it by an empty one
         self._bases.join()
         self._course = Course(leader=self._nearest())
 
