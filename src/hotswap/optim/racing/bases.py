@@ -63,8 +63,9 @@ class Driver(Exact):
         """See `Move.scale`: the share that its own group has, times what a scheduler has changed since."""
         if not self.first:
             return super().scale(group)
-        place = next(place for place, one in enumerate(self.base.param_groups) if one is group)
-        now = float(group["lr"])
+        groups, place, now = self.base.param_groups, 0, float(group["lr"])
+        while groups[place] is not group:
+            place += 1
         if place >= len(self.rates):  # a group that was added since, for all bases alike
             return now / self.units[0]
         changed = now / self.units[place] if self.units[place] else 1.0
