@@ -1,7 +1,8 @@
-"""Races that `hotswap.Race` does not run: a finer grid around the winner, other rankings, lanes of several optimizers.
+"""Races that `hotswap.Race` does not run: a finer grid around the winner, other rankings.
 
-A contest of the default settings takes a race's decisions, and ends with its weights, so that what a variant gains or
-loses is the variant's own. Lanes that diverge are out; a contest does not begin again, and its winner does not go back.
+A contest of settings that a race has takes a race's decisions, and ends with its weights, so that what a variant gains
+or loses is the variant's own. Lanes that diverge are out; a contest does not begin again, and its winner does not go
+back.
 """
 
 from __future__ import annotations

@@ -42,6 +42,17 @@ BASE: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1, "
 
 RATES = hotswap.log_grid(3e-2, 1e-4, 6)
 
+
+def _adamw(parameters: list[nn.Parameter]) -> Optimizer:
+    return AdamW(parameters, **BASE)
+
+
+def _sgd(parameters: list[nn.Parameter]) -> Optimizer:
+    return SGD(parameters, lr=0.1, momentum=0.9, nesterov=True)
+
+
+TWO_BASES = {"bases": (_adamw, _sgd), "arms": [{"lr": RATES}, {"lr": (1.0, 0.3, 0.1)}]}
+
 RACES: dict[str, dict[str, Any]] = {
     "race": {},
     "two_rounds": {"rounds": ((0.02, 3), (0.06, 1))},
@@ -51,16 +62,10 @@ RACES: dict[str, dict[str, Any]] = {
     "decays": {"arms": {"lr": RATES, "weight_decay": [0.1, 0.0]}, "rounds": ((0.012, 6), (0.03, 3), (0.1, 1))},
     "decay_02": {"decay": 0.2},
     "decay_06": {"decay": 0.6},
+    "bases": {**TWO_BASES, "rounds": ((0.012, 5), (0.03, 2), (0.1, 1))},
+    "bases_4": TWO_BASES,
 }
 """What is tried, beside the default, with settings that a race has."""
-
-
-def _adamw(parameters: list[nn.Parameter]) -> Optimizer:
-    return AdamW(parameters, **BASE)
-
-
-def _sgd(parameters: list[nn.Parameter]) -> Optimizer:
-    return SGD(parameters, lr=0.1, momentum=0.9, nesterov=True)
 
 
 _contest = partial(Contest, (_adamw,), tuple((0, rate) for rate in RATES))
@@ -75,11 +80,6 @@ CONTESTS: dict[str, Contest] = {
     "close_02": _contest(rank=close(0.02)),
     "close_05": _contest(rank=close(0.05)),
     "nudged": _contest(nudge=HALF),
-    "bases": Contest(
-        (_adamw, _sgd),
-        tuple((0, rate) for rate in RATES) + tuple((1, rate) for rate in (1.0, 0.3, 0.1)),
-        rounds=((0.012, 5), (0.03, 2), (0.1, 1)),
-    ),
 }
 """What is tried that a race has no settings for."""
 
@@ -90,7 +90,7 @@ FIELDS = ("workload", "size", "seed", "method", "passes", "budget", "train", "va
 
 def cost_of(settings: dict[str, Any], steps: int) -> int:
     """The passes of a race of so many steps."""
-    lanes = len(Arms.of(settings.get("arms", {"lr": RATES})))
+    lanes = sum(len(Arms.of(part)) for part in _arms_of(settings))
     return race_passes(lanes, steps, settings.get("rounds", ROUNDS), LEAST)
 
 
@@ -100,8 +100,15 @@ def steps_within(cost: Callable[[int], int], budget: int) -> int:
 
 
 def make_race(model: nn.Module, steps: int, settings: dict[str, Any]) -> hotswap.Race:
-    settings = {"arms": {"lr": RATES}, **settings}
-    return hotswap.Race(AdamW(model.parameters(), **BASE), settings.pop("arms"), steps, module=model, **settings)
+    bases = [make(list(model.parameters())) for make in settings.get("bases", (_adamw,))]
+    others = {name: value for name, value in settings.items() if name not in ("bases", "arms")}
+    return hotswap.Race(bases, _arms_of(settings), steps, module=model, **others)
+
+
+def _arms_of(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The lanes of each base."""
+    arms = settings.get("arms", {"lr": RATES})
+    return arms if isinstance(arms, list) else [arms]
 
 
 def run_plain(task: Task, rate: float) -> tuple[int, str]:
@@ -125,7 +132,8 @@ def run_race(task: Task, settings: dict[str, Any]) -> tuple[int, str]:
     for batch in islice(task.minibatches(), steps):
         optimizer.step(lambda batch=batch: task.loss(batch))
     values = optimizer.winner or {}
-    return optimizer.cost.passes, " ".join(f"{name}={value}" for name, value in values.items())
+    base = [f"base={type(optimizer.base).__name__}"] if "bases" in settings else []
+    return optimizer.cost.passes, " ".join([*base, *(f"{name}={value}" for name, value in values.items())])
 
 
 def run(workload: str, seed: int, method: str, size: str, device: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hotswap.bench.clock import Clock
-from hotswap.bench.methods.races import LANES, RaceAdamW
+from hotswap.bench.methods.races import RaceAdamW, RaceAdamWSGD
 from hotswap.bench.workloads import WORKLOADS
 from hotswap.races import race_passes, race_steps
 
@@ -26,15 +26,17 @@ def test_a_forward_is_a_third_and_a_backward_two() -> None:
     assert torch.equal(weight.grad, torch.full((3,), 3.0))  # counting changes nothing
 
 
-def test_a_race_counts_as_the_clock_does() -> None:
+@pytest.mark.parametrize(("method", "lanes"), [(RaceAdamW, 6), (RaceAdamWSGD, 9)])
+def test_a_race_counts_as_the_clock_does(method: type[RaceAdamW], lanes: int) -> None:
     task = WORKLOADS["logistic_regression"]().task(0, "smoke")
-    training = RaceAdamW().begin(task, {}, 0)
+    training = method().begin(task, {}, 0)
+    assert len(training.optimizer.arms) == lanes
     training.task = type(task)(task.model, task.steps, task.minibatches, training.loss, task.measure)
     batches = task.minibatches()
     while not training.is_over:
         training.step(next(batches))
         assert training.cost == pytest.approx(training._clock.cost)
-    assert training.cost == race_passes(LANES, training.steps, least=1) <= task.steps
+    assert training.cost == race_passes(lanes, training.steps, least=1) <= task.steps
 
 
 def test_the_longest_race_that_fits() -> None:

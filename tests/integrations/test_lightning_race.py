@@ -34,8 +34,18 @@ PASSES = 6 * 3 + 10 * 2 + 8
 """Of three lanes, then two, then one."""
 
 
+def adamw_and_sgd(parameters: Any) -> list[torch.optim.Optimizer]:
+    """One lane of AdamW and two of SGD, of which one wins."""
+    both = list(parameters)
+    return [torch.optim.AdamW(both), torch.optim.SGD(both, lr=0.1, momentum=0.9)]
+
+
+RATES = {adamw_and_sgd: [{"lr": (1e-4,)}, {"lr": (0.1, 0.03)}]}
+"""Of three lanes each, where they are not the usual ones."""
+
+
 def race(model: nn.Module, total_steps: Any = STEPS, base: Any = torch.optim.AdamW, **settings: Any) -> hotswap.Race:
-    arms = {"lr": (0.1, 0.01, 0.001)}
+    arms: Any = RATES.get(base, {"lr": (0.1, 0.01, 0.001)})
     settings = {"total_steps": total_steps, "rounds": ROUNDS, "least": 2, "module": model} | settings
     return hotswap.Race(base(model.parameters()), arms, **settings)
 
@@ -81,8 +91,10 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("kind", [RacingOurs, RacingPlain])
-def test_it_is_the_loop_by_hand(kind: type[Any]) -> None:
-    module, (net, optimizer) = kind(), by_hand()
+@pytest.mark.parametrize("base", [torch.optim.AdamW, adamw_and_sgd])
+def test_it_is_the_loop_by_hand(kind: type[Any], base: Any) -> None:
+    module, (net, optimizer) = kind(), by_hand(base=base)
+    module.base = base
     trainer = fit(module)
     assert trainer.global_step == STEPS
     assert module.steps == module.backwards == PASSES
@@ -90,6 +102,9 @@ def test_it_is_the_loop_by_hand(kind: type[Any]) -> None:
     assert same(module.net, net)
     assert str(trainer.optimizers[0].standings()) == str(optimizer.standings())
     assert optimizer.winner is not None
+    wrapped = module.optimizers()
+    assert type(wrapped.base) is type(optimizer.base)  # Lightning's own wrapper sees the leader's
+    assert type(optimizer.base) is (torch.optim.SGD if base is adamw_and_sgd else torch.optim.AdamW)
 
 
 @pytest.mark.parametrize("kind", [RacingOurs, RacingPlain])
@@ -123,7 +138,8 @@ def test_only_the_leader_is_logged() -> None:
     assert len(module.seen) == STEPS
 
 
-def test_it_resumes_in_the_middle_of_a_race_exactly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("base", [torch.optim.AdamW, adamw_and_sgd])
+def test_it_resumes_in_the_middle_of_a_race_exactly(tmp_path: Path, base: Any) -> None:
     class Numbered(RacingOurs):
         """Keeps random numbers in its checkpoints, as Lightning does not."""
 
@@ -150,6 +166,7 @@ def test_it_resumes_in_the_middle_of_a_race_exactly(tmp_path: Path) -> None:
         return DataLoader(data(), batch_size=16, generator=torch.Generator())  # it draws none of the model's numbers
 
     whole, rest = Numbered(), Numbered()
+    whole.base = rest.base = base
     straight, resumed = trainer(), trainer()
     torch.manual_seed(1)
     straight.fit(whole, loader())

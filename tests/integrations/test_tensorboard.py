@@ -49,6 +49,19 @@ def test_a_real_writer(tmp_path: Path) -> None:
     assert len([tag for tag in scalars if tag.startswith("hotswap/count/")]) == 33
 
 
+def test_lanes_of_several_optimizers_are_told_apart(tmp_path: Path) -> None:
+    net = model()
+    bases = [torch.optim.AdamW(net.parameters()), torch.optim.SGD(net.parameters(), 0.1)]
+    race = hotswap.Race(bases, [{"lr": (0.1, 0.01)}, {"lr": (0.1,)}], total_steps=20, rounds=((6, 1),), least=2)
+    with SummaryWriter(str(tmp_path)) as writer:
+        log = TensorBoardLog(writer, race)
+        for batch in batches(10):
+            race.step(loss_of(net, batch))
+            log()
+    names = {tag.removeprefix("hotswap/").partition("/")[0] for tag in scalars_in(tmp_path)}
+    assert names == {"lane_0_AdamW", "lane_1_AdamW", "lane_2_SGD", "lanes", "leader", "factor"}
+
+
 def test_the_lanes_of_a_race(tmp_path: Path) -> None:
     net = model()
     arms = {"lr": (3e37, 0.1, 0.01), "betas": ((0.9, 0.99),)}

@@ -29,9 +29,20 @@ PASSES = 6 * 3 + 10 * 2 + 8
 SGD = partial(torch.optim.SGD, lr=0.01)
 
 
+def adamw_and_sgd(parameters: Any) -> list[torch.optim.Optimizer]:
+    """One lane of AdamW and two of SGD, of which one wins."""
+    both = list(parameters)
+    return [torch.optim.AdamW(both), torch.optim.SGD(both, lr=0.1, momentum=0.9)]
+
+
+RATES = {adamw_and_sgd: [{"lr": (1e-4,)}, {"lr": (0.1, 0.03)}]}
+"""Of three lanes each, where they are not the usual ones."""
+
+
 def race(model: nn.Module, base: Any = torch.optim.AdamW, **settings: Any) -> hotswap.Race:
     settings = {"total_steps": STEPS, "rounds": ROUNDS, "least": 2} | settings
-    return hotswap.Race(base(model.parameters()), {"lr": (0.1, 0.01, 0.001)}, **settings)
+    arms: Any = RATES.get(base, {"lr": (0.1, 0.01, 0.001)})
+    return hotswap.Race(base(model.parameters()), arms, **settings)
 
 
 class Counting(InOrder):
@@ -160,10 +171,11 @@ def test_it_clips_in_each_lane_as_the_trainer_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", [3, 12, 18])
-def test_it_resumes_exactly(tmp_path: Path, when: int) -> None:
+@pytest.mark.parametrize("base", [torch.optim.AdamW, adamw_and_sgd])
+def test_it_resumes_exactly(tmp_path: Path, when: int, base: Any) -> None:
     """In the first round, in the second, and when the race is over."""
     straight, again = Classifier(), Classifier()
-    first, second = race(straight), race(again)
+    first, second = race(straight, base), race(again, base)
     trainer_for(straight, first, tmp_path, save_strategy="steps", save_steps=when).train()
     with torch.no_grad():
         again.net[0].weight.zero_()

@@ -39,6 +39,9 @@ MAKERS: dict[str, Callable[[nn.Module], Any]] = {
     "exact": lambda net: HotSwap(torch.optim.SGD(net.parameters(), 0.1), {"lr": [0.1, 0.01], "momentum": [0.0, 0.9]}),
     "guarded": lambda net: HotSwapSGD(net, search_every=3, guard=Guard()),
     "race": lambda net: Race(torch.optim.AdamW(net.parameters()), total_steps=20, least=2, module=net),
+    "race of two": lambda net: Race(
+        [torch.optim.AdamW(net.parameters()), torch.optim.SGD(net.parameters(), 0.1, 0.9)], total_steps=20, least=2
+    ),
     "copied": lambda net: deepcopy(HotSwapSGD(net.parameters())),
 }
 

@@ -24,8 +24,8 @@ class TensorBoardLog:
     Args:
         writer: a `torch.utils.tensorboard.SummaryWriter`, or anything with its `add_scalar`.
         optimizer: the hot-swapped optimizer, or the race. Every living lane of a race has curves of its loss and of its
-            values, such as `lane_2/loss` and `lane_2/lr`. Others say how many live, which one leads, and by what the
-            schedule multiplies all rates: `lanes`, `leader`, `factor`.
+            values, such as `lane_2/loss` and `lane_2/lr`; with several bases, `lane_7_SGD/loss`. Others say how many
+            live, which one leads, and by what the schedule multiplies all rates: `lanes`, `leader`, `factor`.
         statistics_every: write count and mean reward of every arm each so many steps; 0 for never. A race has none.
         prefix: stands before every tag.
     """
@@ -41,6 +41,7 @@ class TensorBoardLog:
             raise SettingError(f"TensorBoardLog(statistics_every={statistics_every}): it must not be negative.")
         self.writer, self.optimizer, self.prefix = writer, optimizer, prefix
         self.statistics_every, self.steps = statistics_every, 0
+        self._lanes = _tags_of_lanes(optimizer) if isinstance(optimizer, Race) else []
 
     def __call__(self, step: int | None = None) -> None:
         """Log the latest step; `step` is its number, by default counted from 0."""
@@ -69,9 +70,9 @@ class TensorBoardLog:
 
     def _add_lanes(self, record: RaceStep, step: int) -> None:
         for lane, values in record.values.items():
-            self._add_values(f"lane_{lane}/", values, step)
+            self._add_values(f"{self._lanes[lane]}/", values, step)
             if math.isfinite(record.losses[lane]):
-                self._add(f"lane_{lane}/loss", record.losses[lane], step)
+                self._add(f"{self._lanes[lane]}/loss", record.losses[lane], step)
         self._add("lanes", float(len(record.values)), step)
         self._add("leader", float(record.leader), step)
         self._add("factor", record.factor, step)
@@ -83,3 +84,10 @@ class TensorBoardLog:
 
     def _add(self, name: str, value: float, step: int) -> None:
         self.writer.add_scalar(f"{self.prefix}/{name}", value, step)
+
+
+def _tags_of_lanes(race: Race) -> list[str]:
+    """What stands before the tags of each lane: its number, and its optimizer where they differ."""
+    rows = race.standings()
+    several = len({row.optimizer for row in rows}) > 1
+    return [f"lane_{row.lane}" + (f"_{row.optimizer.replace(' ', '_')}" if several else "") for row in rows]

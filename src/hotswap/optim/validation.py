@@ -24,7 +24,7 @@ def check_parts(optimizer: Any, setters: object, guard: object) -> None:
     base = optimizer.base
     taken = {name for group in base.param_groups for name in group}.union(base.defaults)
     check_setters(type(base).__name__, swappable_in(base), sorted(taken), setters, optimizer.arms)
-    check_base(optimizer)
+    check_base(base, optimizer._module, type(optimizer).__name__)
     seed: object = optimizer._seed
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
@@ -46,24 +46,20 @@ def swappable_in(base: Optimizer) -> list[str]:
     ]
 
 
-def check_base(optimizer: Any) -> None:
-    """Check that an optimizer can be around its base, and that there are parameters to move."""
-    base = optimizer.base
+def check_base(base: Optimizer, module: object, owner: str) -> None:
+    """Check that an optimizer of class `owner` can be around a base, and that there are parameters to move."""
     for group in base.param_groups:
-        check_group(group, type(optimizer).__name__)
+        check_group(group, owner)
     inner = next((value for value in vars(base).values() if isinstance(value, Optimizer)), None)
     if inner is not None:
         raise UnsupportedError(
             f"{type(base).__name__} is around another optimizer, {type(inner).__name__}, whose state would advance at "
-            f"every trial; give {type(optimizer).__name__} the inner one."
+            f"every trial; give {owner} the inner one."
         )
     if not any(group["params"] for group in base.param_groups):
-        raise SettingError(f"{type(optimizer).__name__}: there are no parameters; pass model.parameters().")
-    module: object = optimizer._module
+        raise SettingError(f"{owner}: there are no parameters; pass model.parameters().")
     if module is not None and not isinstance(module, nn.Module):
-        raise SettingError(
-            f"{type(optimizer).__name__}(module={module!r}): module must be a torch.nn.Module, the model."
-        )
+        raise SettingError(f"{owner}(module={module!r}): module must be a torch.nn.Module, the model.")
 
 
 def check_group(group: dict[str, Any], owner: str) -> None:

@@ -20,9 +20,14 @@ SAVED = 17  # of these, when the race is saved
 Minibatches = list[tuple[Tensor, Tensor]]
 
 
-def race(net: nn.Module) -> Race:
-    base = torch.optim.AdamW(net.parameters())
-    return Race(base, {"lr": RATES}, total_steps=STEPS, rounds=((12, 2), (24, 1)), least=5)
+def race(net: nn.Module, *, several: bool = False) -> Race:
+    """Of AdamW, or of `several` optimizers: then SGD wins."""
+    bases: list[torch.optim.Optimizer] = [torch.optim.AdamW(net.parameters())]
+    arms: list[dict[str, tuple[float, ...]]] = [{"lr": RATES}]
+    if several:
+        bases.append(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+        arms = [{"lr": RATES[2:]}, {"lr": (1e-1, 3e-2)}]
+    return Race(bases, arms, total_steps=STEPS, rounds=((12, 2), (24, 1)), least=5)
 
 
 def train(optimizer: Race, net: nn.Module, batches: Minibatches, *, lost: bool = False) -> list[int]:
@@ -44,7 +49,8 @@ def train(optimizer: Race, net: nn.Module, batches: Minibatches, *, lost: bool =
 def alone(net: nn.Module, winner: Race, batches: Minibatches) -> None:
     """The run of the winner without a race."""
     assert winner.winner is not None
-    base = torch.optim.AdamW(net.parameters())
+    momentum = {"momentum": 0.9} if isinstance(winner.base, torch.optim.SGD) else {}
+    base = type(winner.base)(net.parameters(), **momentum)  # type: ignore[call-arg]
     for number, (x, y) in enumerate(batches):
         base.param_groups[0]["lr"] = winner.winner["lr"] * winner.schedule.factor(number)  # type: ignore[operator]
         base.zero_grad()
@@ -53,11 +59,11 @@ def alone(net: nn.Module, winner: Race, batches: Minibatches) -> None:
 
 
 def raced(
-    build: Callable[[], nn.Module], rank: int, batches: Minibatches, file: Path
+    build: Callable[[], nn.Module], rank: int, batches: Minibatches, file: Path, *, several: bool = False
 ) -> tuple[nn.Module, dict[str, Any]]:
     """A race that is saved on its way, and the nets of one that goes on from there and of the winner's run alone."""
     net, again, single = build(), build(), build()
-    optimizer, second = race(net), race(again)
+    optimizer, second = race(net, several=several), race(again, several=several)
     living = train(optimizer, net, batches[:SAVED], lost=rank == 1)
     torch.save({"net": net.state_dict(), "race": optimizer.state_dict()}, file)
     living += train(optimizer, net, batches[SAVED:])
@@ -69,6 +75,7 @@ def raced(
     return net, {
         "living": living,
         "winner": optimizer.winner,
+        "base": type(optimizer.base).__name__,
         "standings": [row.reason for row in optimizer.standings()],
         "resumed": again,
         "alone": single,

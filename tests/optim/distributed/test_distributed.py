@@ -103,6 +103,7 @@ def test_a_race_is_one_race(run: Run, tmp_path: Path) -> None:
     for name, found in first.items():
         assert found["living"] == [4] * 10 + [3] * 2 + [2] * 12 + [1] * 16, name
         assert found["standings"][0] == "out: its loss was not finite", name
+        assert found["base"] == ("SGD" if "two" in name else "AdamW"), name
         assert found["same"], name
         assert found["alone"], name
         assert found["resumed"], name

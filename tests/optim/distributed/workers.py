@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -398,12 +399,14 @@ def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
 def race(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """Replicas and shards: one race, whose winner is the run that would have been trained alone."""
     found, batches = {}, minibatches(rank, STEPS, uneven=False)
-    for name, build in {"replicas": lambda: DistributedDataParallel(plain_network()), "shards": sharded}.items():
+    builds = {"replicas": lambda: DistributedDataParallel(plain_network()), "shards": sharded}
+    for (name, build), several in product(builds.items(), (False, True)):
         with counted_collectives() as counted:
-            net, told = raced(build, rank, batches, folder / f"{name}-{rank}.pt")
+            net, told = raced(build, rank, batches, folder / f"{name}-{rank}.pt", several=several)
         weights = whole(net.parameters())
         others = {key: torch.equal(weights, whole(told.pop(key).parameters())) for key in ("resumed", "alone")}
-        found[name] = {**told, **others, "decisions": counted[0], "same": same_everywhere(weights)}
+        own = {"decisions": counted[0], "same": same_everywhere(weights)}
+        found[f"{name}, {'two bases' if several else 'one base'}"] = {**told, **others, **own}
     return found
 
 

@@ -1,19 +1,20 @@
-"""Ours: a race of AdamW with six rates."""
+"""Ours: a race of AdamW with six rates, and one with three rates of SGD beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from torch.optim import AdamW
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
 
 import hotswap
 from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
 from hotswap.bench.workloads import Batch, Task
-from hotswap.optim.racing.race import LANES
+from hotswap.optim.racing.grids import LANES, SGD_LANES
 from hotswap.races import race_steps
 
-__all__ = ["RaceAdamW"]
+__all__ = ["RaceAdamW", "RaceAdamWSGD"]
 
 LEAST, SHORTEST = 20, 60
 """Steps of a round at least; in budgets of fewer than 1,200 passes, a sixtieth of the budget."""
@@ -26,13 +27,31 @@ class RaceAdamW(Method):
     title = "Race (AdamW)"
     ours = True
     first = Configuration({}, "README: Race(AdamW(model.parameters()), total_steps=..., module=model)")
+    lanes: ClassVar[int] = LANES
+
+    def bases(self, model: nn.Module) -> list[Optimizer]:
+        """The optimizers that race."""
+        return [AdamW(model.parameters())]
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Racing:
         """See `Method.begin`."""
         least = min(LEAST, max(1, task.steps // SHORTEST))
-        steps = race_steps(LANES, task.steps, least=least)
-        base = AdamW(task.model.parameters())
-        return Racing(task, hotswap.Race(base, total_steps=steps, least=least, module=task.model, **settings), steps)
+        steps = race_steps(self.lanes, task.steps, least=least)
+        bases = self.bases(task.model)
+        return Racing(task, hotswap.Race(bases, total_steps=steps, least=least, module=task.model, **settings), steps)
+
+
+@METHODS.register("race_adamw_sgd")
+class RaceAdamWSGD(RaceAdamW):
+    """The same, with three lanes of SGD with Nesterov momentum beside them, at rates of 1, 0.3 and 0.1."""
+
+    title = "Race (AdamW and SGD)"
+    first = Configuration({}, "docs/races.md: Race([AdamW(...), SGD(..., lr=0.1, momentum=0.9, nesterov=True)], ...)")
+    lanes = LANES + SGD_LANES
+
+    def bases(self, model: nn.Module) -> list[Optimizer]:
+        """See `RaceAdamW.bases`."""
+        return [*super().bases(model), SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)]
 
 
 class Racing(Training):

@@ -17,6 +17,7 @@ from hotswap.arms import Arms
 from hotswap.errors import CheckpointError
 from hotswap.optim.probing import Probe
 from hotswap.optim.probing.moves.states import copied
+from hotswap.optim.racing.bases import Bases
 from hotswap.optim.racing.course import Course, Out
 from hotswap.optim.racing.lanes import Lane
 from hotswap.optim.snapshots import Snapshot
@@ -60,18 +61,31 @@ def without_entry(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     return {**state_dict, "param_groups": [plain, *others]}, dict(first[KEY])
 
 
-def settings_of(arms: Arms, schedule: Schedule, rounds: Sequence[Round]) -> dict[str, Any]:
+def settings_of(bases: Bases, schedule: Schedule, rounds: Sequence[Round]) -> dict[str, Any]:
     """What two races must have in common for one to go on with the other's state."""
+    names = [list(driver.arms.names) for driver in bases.drivers]
+    axes = [_axes_of(driver.arms) for driver in bases.drivers]
+    lanes: dict[str, Any] = {"names": names[0], "axes": axes[0]}
+    if bases.several:
+        lanes = {"optimizers": [driver.name for driver in bases.drivers], "names": names, "axes": axes}
     return {
-        "names": list(arms.names),
-        "axes": [[list(v) if isinstance(v, tuple) else v for v in axis] for axis in arms.axes],
+        **lanes,
         "schedule": [schedule.total_steps, schedule.warmup, schedule.decay],
         "rounds": [list(one) for one in rounds],
     }
 
 
+def _axes_of(arms: Arms) -> list[list[Any]]:
+    return [[list(value) if isinstance(value, tuple) else value for value in axis] for axis in arms.axes]
+
+
 def refuse_other_race(entry: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise where the state is that of a race with other settings."""
+    if entry.get("optimizers") != settings.get("optimizers"):
+        raise CheckpointError(
+            f"The checkpoint is of another race: it has {_told(entry)}, this one {_told(settings)}; construct the race "
+            "around the same optimizers, in the same order, before loading."
+        )
     words = {"names": "hyperparameters", "axes": "values of its lanes", "schedule": "total_steps, warmup and decay",
              "rounds": "rounds"}  # fmt: skip
     for name, wanted in settings.items():
@@ -82,7 +96,12 @@ def refuse_other_race(entry: Mapping[str, Any], settings: Mapping[str, Any]) -> 
             )
 
 
-def pack_course(course: Course, probe: Probe) -> dict[str, Any]:
+def _told(settings: Mapping[str, Any]) -> str:
+    names = settings.get("optimizers")
+    return "one base" if names is None else f"{len(names)} bases, {', '.join(names)}"
+
+
+def pack_course(course: Course, probe: Probe, bases: Bases) -> dict[str, Any]:
     """What a race remembers, its parked lanes with it, as tensors and plain values."""
     parameters = probe.parameters()
     remembered = {
@@ -90,19 +109,27 @@ def pack_course(course: Course, probe: Probe) -> dict[str, Any]:
         "sums": list(course.sums.items()),
         "losses": list(course.losses.items()),
         "out": [(number, out.step, out.reason) for number, out in course.out.items()],
-        "written": sorted(course.written),
+        "written": sorted({name for driver in bases.drivers for name in driver.written}),
         "racing": [lane.number for lane in course.lanes],
         "averaged": course.average.steps,
     }
     return {
         "course": json.dumps(remembered),
         "lanes": {str(lane.number): lane.packed(parameters) for lane in course.lanes if lane.number != course.leader},
-        "own": [dict(values) for lane in course.lanes if lane.number == course.leader for values in lane.written],
+        "own": _own_values(course, probe),
         "masters": {str(place): value for place, value in probe.move.masters.read(parameters).items()},
         "start": {} if course.start is None else course.start.packed(parameters),
         "kept": {} if course.kept is None else course.kept.packed(parameters),
         "average": course.average.packed(parameters),
+        **bases.packed(),
     }
+
+
+def _own_values(course: Course, probe: Probe) -> list[dict[str, Any]]:
+    """What the base has written into each group for the leader. Never an empty list, which a distributed checkpoint
+    would have a key for, and not find it in that of a race that is over."""
+    written = [lane.written for lane in course.lanes if lane.number == course.leader]
+    return [dict(values) for values in written[0]] if written else [{} for _ in probe.base.param_groups]
 
 
 def leader_in(entry: Mapping[str, Any]) -> int:
@@ -121,19 +148,19 @@ def refuse_missing_lanes(entry: Mapping[str, Any]) -> None:
         )
 
 
-def unpack_course(entry: Mapping[str, Any], course: Course, probe: Probe, *, offload: bool) -> None:
-    """The reverse, into a course that others may hold. The base has the leader's state already."""
+def unpack_course(entry: Mapping[str, Any], course: Course, probe: Probe, bases: Bases, *, offload: bool) -> None:
+    """The reverse, into a course that others may hold. The leader's base is on the track, with its state."""
     saved = json.loads(entry["course"])
     for name in PLAIN:
         setattr(course, name, saved[name])
     course.sums, course.losses = dict(saved["sums"]), dict(saved["losses"])
     course.out = {number: Out(step, reason) for number, step, reason in saved["out"]}
-    course.written = set(saved["written"])
+    bases.load(float(entry["initial_lr"]), entry.get("bases", ()), set(saved["written"]))
     course.start, course.kept = (Snapshot.unpacked(entry[name]) if entry[name] else None for name in ("start", "kept"))
     course.average.load(entry["average"], saved["averaged"] if entry["average"] else 0, probe.parameters())
     course.ahead, course.last_step, course.lanes = False, None, []
     for number in saved["racing"]:
-        lane = Lane(number, offload)
+        lane = Lane(number, bases.driver(number), offload)
         if number == course.leader:
             lane.state, lane.written = probe.base.state, [copied(values) for values in entry["own"]]
         else:

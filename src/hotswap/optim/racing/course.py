@@ -62,8 +62,6 @@ class Course:
     """The winner's snapshot."""
     average: Average = field(default_factory=Average)
     """Of the winner's weights, where nobody knows how long the run will be."""
-    written: set[str] = field(default_factory=set)
-    """Names of values in the parameter groups that the base's step itself changes."""
     trying: Trying | None = None
     """Finds out whether lanes are faster as one program; None where they cannot be."""
     notes: list[str] = field(default_factory=list)

@@ -1,12 +1,13 @@
 """The lanes of a race: each has weights, optimizer state and buffers of its own.
 
-One of them at a time is on the **track**: the model holds its weights and buffers, the base optimizer its state. The
+One of them at a time is on the **track**: the model holds its weights and buffers, its base optimizer its state. The
 others are parked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +19,10 @@ from hotswap.optim.probing.buffers import BufferSnapshot
 from hotswap.optim.probing.moves.low_precision import MasterWeights
 from hotswap.optim.probing.moves.shards import local, sharded_like
 from hotswap.optim.probing.moves.states import copied, loose_entries
+from hotswap.optim.racing.bases import Driver
 from hotswap.optim.snapshots import placed
 
-__all__ = ["Lane"]
+__all__ = ["Lane", "watched"]
 
 
 def _no_state() -> dict[Any, Any]:
@@ -37,6 +39,8 @@ class Lane:
 
     number: int
     """The arm whose values it has."""
+    driver: Driver = field(repr=False)
+    """The base optimizer that steps it."""
     offload: bool = False
     """Whether it is parked in the host's memory."""
     weights: dict[Tensor, Tensor] = field(default_factory=dict, repr=False)
@@ -46,7 +50,7 @@ class Lane:
     written: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """What the base itself has written into each parameter group."""
     absent: list[set[str]] = field(default_factory=list, repr=False)
-    """What other lanes' steps have put into each parameter group, and this one's has yet to."""
+    """What other lanes of this base have put into each parameter group, and this one's step has yet to."""
     masters: MasterWeights = field(default_factory=MasterWeights, repr=False)
     buffers: BufferSnapshot = field(default_factory=BufferSnapshot, repr=False)
 
@@ -83,6 +87,7 @@ class Lane:
 
     def hand_over(self, probe: Probe) -> None:
         """Let the base go on with this lane's state."""
+        self.driver.enter(probe)
         probe.base.state = self.state  # type: ignore[assignment]  # a defaultdict, as it was
         probe.move.masters = self.masters
         for group, values in zip(probe.base.param_groups, self.written, strict=False):
@@ -142,3 +147,29 @@ class Lane:
             for name, value in values.items():
                 if isinstance(value, Tensor) and value.dim():
                     values[name] = value.to(to)
+
+
+def watched(lane: Lane, lanes: Sequence[Lane], step: Callable[[], None]) -> None:
+    """A step of the base for one of the lanes, after which it is known what the base writes into its groups."""
+    groups = lane.driver.base.param_groups
+    before = [dict(group) for group in groups]
+    step()
+    for place, (group, old) in enumerate(zip(groups, before, strict=True)):
+        for name, value in group.items():
+            if value is not old.get(name) and name != "params":
+                lane.driver.written.add(name)
+                for other in lanes:
+                    if other.driver is lane.driver:
+                        _have_own(other, place, name, old)
+                lane.written[place][name] = value
+                lane.absent[place].discard(name)
+
+
+def _have_own(lane: Lane, place: int, name: str, before: Mapping[str, Any]) -> None:
+    """From now on the lane has its own value in a parameter group: what was there `before`, or nothing."""
+    lane.written += [{} for _ in range(place + 1 - len(lane.written))]  # for groups that were added since
+    lane.absent += [set() for _ in range(place + 1 - len(lane.absent))]
+    if name in before:
+        lane.written[place].setdefault(name, before[name])
+    elif name not in lane.written[place]:
+        lane.absent[place].add(name)

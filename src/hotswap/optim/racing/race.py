@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,20 +17,19 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.swa_utils import update_bn
 
-from hotswap.arms import Arms, Value, log_grid
+from hotswap.arms import Arms, Value
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.adapters import Closure
-from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
 from hotswap.optim.probing.closures import Request, as_trial, request_of
 from hotswap.optim.probing.failures import is_of_the_rate
 from hotswap.optim.probing.grad_mode import grad_mode
 from hotswap.optim.probing.gradients import Clipping, LossScale
-from hotswap.optim.probing.moves.exact import Exact
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION, restore_state
 from hotswap.optim.probing.moves.shards import ORDINARY, local
 from hotswap.optim.probing.moves.states import loose_entries
+from hotswap.optim.racing.bases import Bases, Driver
 from hotswap.optim.racing.checkpoints import (
     leader_in,
     pack_course,
@@ -42,21 +41,18 @@ from hotswap.optim.racing.checkpoints import (
     without_entry,
 )
 from hotswap.optim.racing.course import Course, Out
-from hotswap.optim.racing.lanes import Lane
+from hotswap.optim.racing.grids import Choices, JoinedArms
+from hotswap.optim.racing.lanes import Lane, watched
 from hotswap.optim.racing.records import Brief, Cost, LaneStanding, RaceStep, Standings
 from hotswap.optim.racing.together import Together, Trying
-from hotswap.optim.records import applied
 from hotswap.optim.snapshots import Snapshot
 from hotswap.optim.state_dict import refuse_other_base
 from hotswap.optim.user_warnings import warn, warn_of_raising_lane
-from hotswap.optim.validation import check_base, initial_lr, swappable_in
+from hotswap.optim.validation import check_base, check_group
 from hotswap.optim.wrapper import Wrapper
 from hotswap.races import FIRST, ROUNDS, Round, Schedule, highest_loss, nearest, plan_rounds, ranked, typical
 
 __all__ = ["Race"]
-
-HIGHEST, LOWEST, LANES = 30.0, 0.1, 6
-"""The default lanes: from 30 times the base's own rate to a tenth of it. Of AdamW's own, 1e-3, that is 3e-2 to 1e-4."""
 
 LOOK = 10
 """After how many steps the winner's loss is looked at, and several processes agree on which lanes have diverged."""
@@ -87,9 +83,12 @@ class Race(Wrapper):
     compared, and before that the one whose rate is nearest to the base's own.
 
     Args:
-        base_optimizer: turns a gradient into an update, in each lane; it must not have taken a step yet.
+        base_optimizer: turns a gradient into an update, in each lane; it must not have taken a step yet. Or a list of
+            several, which have lanes of their own, over the same parameters in the same groups.
         arms: the values that lanes have, by hyperparameter name; every combination is a lane. By default six rates,
-            from 30 times the base's own to a tenth of it: 3e-2 to 1e-4 for AdamW's 1e-3.
+            from 30 times the base's own to a tenth of it: 3e-2 to 1e-4 for AdamW's 1e-3. With several bases, a list
+            that has these for each of them, or None for the default, which for SGD is then three rates: 10 times its
+            own, 3 times and its own, where 0.1 stands in for torch's default of 1e-3.
         total_steps: how many steps there will be. None if that is not known: rounds then end after 60, 150 and 500
             steps, and rates do not fall in the end.
         rounds: until which share of all steps each round goes, or until which step where it is a whole number, and how
@@ -105,6 +104,8 @@ class Race(Wrapper):
 
     The `lr` of a parameter group is the user's scale: a group's rate is the lane's times its `lr` divided by the first
     group's `lr` at construction. So a scheduler of one's own scales every lane; leave out `warmup` and `decay` with it.
+    With several bases, that `lr` is the first one's, whoever leads; each base keeps the ratios of its own groups. All
+    other values in the groups are those of the leader's optimizer.
 
     A lane whose loss is not finite is out. So is, in one process and after the first step, a lane whose closure raises
     where that of another does not. If all are out, the race begins again from the state at its start, with rates ten
@@ -114,8 +115,8 @@ class Race(Wrapper):
 
     def __init__(
         self,
-        base_optimizer: Optimizer,
-        arms: Mapping[str, Iterable[Value]] | None = None,
+        base_optimizer: Optimizer | Sequence[Optimizer],
+        arms: Choices | Sequence[Choices | None] | None = None,
         total_steps: int | None = None,
         *,
         rounds: Sequence[tuple[float, int]] = ROUNDS,
@@ -129,37 +130,26 @@ class Race(Wrapper):
         offload: bool = False,
         process_group: ProcessGroup = None,
     ) -> None:
-        _check_base_of_race(base_optimizer)
-        rate = initial_lr(base_optimizer, "Race")
-        if arms is None:
-            arms = {"lr": log_grid(HIGHEST * rate, LOWEST * rate, LANES)}
-        elif not isinstance(arms, Mapping):
-            raise SettingError("Race(arms=...): name what lanes differ in, as in arms={'lr': [1e-2, 1e-3, 1e-4]}.")
-        self.base, self.arms = base_optimizer, Arms.of(arms)
-        known = swappable_in(base_optimizer)
-        for name in self.arms.names:
-            if name not in known:
-                raise SettingError(
-                    f"Race(arms={{{name!r}: ...}}): {type(base_optimizer).__name__} has no hyperparameter {name!r}; it "
-                    f"has {', '.join(sorted(known))}."
-                )
-        if len(self.arms) < 2:
-            raise SettingError(f"Race(arms={dict(arms)!r}): a race needs at least two lanes; give several values.")
+        self._bases = Bases.of(base_optimizer, arms)
         self.schedule = Schedule(total_steps, warmup, decay)
         self.rounds: list[Round] = plan_rounds(rounds, len(self.arms), total_steps, least)
         self._module, self._process_group, self._offload = module, process_group, offload
         self._clipping = Clipping(clip_norm, clip_value)
         self._loss_scale = None if loss_scale is None else LossScale(loss_scale)
-        check_base(self)
-        self._probe, self._agreement = self._make_parts(rate)
-        super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
-        self.state = base_optimizer.state
-        self._course = Course(leader=self._nearest(rate))
+        for driver in self._bases.drivers:
+            check_base(driver.base, module, "Race")
+        first = self._bases.drivers[0]
+        self._probe, self._agreement = self._make_parts(first)
+        state = first.base.state
+        super().__init__(first.base.param_groups, first.base.defaults)
+        self.state = state  # Optimizer.__init__ has replaced it by an empty one
+        self._bases.join()
+        self._course = Course(leader=self._nearest())
 
-    def _make_parts(self, rate: float) -> tuple[Probe, Agreement]:
+    def _make_parts(self, on_track: Driver) -> tuple[Probe, Agreement]:
         probe = Probe(
-            self.base,
-            Exact(self.base, self.arms, rate),
+            on_track.base,
+            on_track,
             module=self._module,
             process_group=False,  # lanes are compared when there is something to decide, and not in every pass
             clipping=self._clipping,
@@ -168,10 +158,27 @@ class Race(Wrapper):
         )
         return probe, Agreement(self._process_group, lambda: probe.parameters()[0].device)
 
-    def _nearest(self, rate: float) -> int:
-        """The lane that leads before any was judged."""
-        rates = [float(self.arms.values(arm).get("lr", rate)) for arm in range(len(self.arms))]  # type: ignore[arg-type]
+    def _nearest(self) -> int:
+        """The lane that leads before any was judged, one of the first base's."""
+        first = self._bases.drivers[0]
+        rate, arms = first.initial_lr, first.arms
+        rates = [float(arms.values(arm).get("lr", rate)) for arm in range(len(arms))]  # type: ignore[arg-type]
         return nearest(rates, rate)
+
+    @property
+    def base(self) -> Optimizer:  # type: ignore[override]  # which one it is changes with the leader
+        """The leader's optimizer, which is the winner's in the end."""
+        return self._probe.base
+
+    @property
+    def arms(self) -> Arms | JoinedArms:
+        """What lanes differ in, by their numbers."""
+        return self._bases.arms
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base optimizers. Its `lr` is a scale, in units of the first base's."""
+        check_group(param_group, "Race")
+        self._bases.add_group(param_group, self.base)
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -303,7 +310,7 @@ class Race(Wrapper):
             lane.enter(probe)
             for parameter in probe.parameters():
                 parameter.grad = gradients.get(parameter)
-            self._watched(lane, partial(probe.step_without_loss, lane.number, factor))
+            watched(lane, course.lanes, partial(probe.step_without_loss, lane.number, factor))
             lane.park(probe)
         return {lane.number: loss for lane, (loss, _) in zip(others, passes, strict=True)}
 
@@ -319,7 +326,7 @@ class Race(Wrapper):
                         raise
                     raise _LaneFailedError(error) from error
             if not start.overflow:
-                self._watched(lane, partial(probe.take_untried, lane.number, factor))
+                watched(lane, self._course.lanes, partial(probe.take_untried, lane.number, factor))
         return start
 
     def _may_have_diverged(self, error: Exception) -> bool:
@@ -334,7 +341,7 @@ class Race(Wrapper):
     def _warn_of_failure(self, lane: Lane, error: Exception, factor: float) -> None:
         if self._probe.checks.first_time("raising lane"):
             scale = self._probe.move.scale(self.base.param_groups[0]) * factor
-            warn_of_raising_lane(applied(self.arms, lane.number, scale).items(), error)
+            warn_of_raising_lane(self._bases.applied(lane.number, scale).items(), error)
 
     def _nothing_seen(self) -> StartPoint:
         """What a gradient pass that raised has given."""
@@ -344,32 +351,6 @@ class Race(Wrapper):
     def _weights_are_finite(self) -> bool:
         """Whether the lane on the track has weights that are numbers."""
         return all(bool(local(parameter).isfinite().all()) for parameter in self._probe.parameters())
-
-    def _watched(self, lane: Lane, step: Callable[[], None]) -> None:
-        """A step of the base for a lane, after which it is known what the base writes into its parameter groups."""
-        groups = self.base.param_groups
-        before = [dict(group) for group in groups]
-        step()
-        for place, (group, old) in enumerate(zip(groups, before, strict=True)):
-            for name, value in group.items():
-                if value is not old.get(name) and name != "params":
-                    self._note_written(lane, place, name, value, old)
-
-    def _note_written(self, lane: Lane, place: int, name: str, value: object, before: Mapping[str, Any]) -> None:
-        """The base has written a value into a parameter group: from now on each lane has its own.
-
-        Others have what was there `before`, or nothing.
-        """
-        self._course.written.add(name)
-        for other in self._course.lanes:
-            other.written += [{} for _ in range(place + 1 - len(other.written))]  # for groups that were added since
-            other.absent += [set() for _ in range(place + 1 - len(other.absent))]
-            if name in before:
-                other.written[place].setdefault(name, before[name])
-            elif name not in other.written[place]:
-                other.absent[place].add(name)
-        lane.written[place][name] = value
-        lane.absent[place].discard(name)
 
     def _begin(self) -> None:
         """Give every lane what is there now."""
@@ -381,10 +362,10 @@ class Race(Wrapper):
             )
         if course.start is None:
             course.start = Snapshot.of(probe)
-        course.lanes = [Lane(arm, self._offload) for arm in range(len(self.arms))]
+        course.lanes = [Lane(arm, self._bases.driver(arm), self._offload) for arm in range(len(self.arms))]
         for lane in course.lanes:
             lane.written = [{} for _ in self.base.param_groups]
-            lane.state.update(loose_entries(self.base.state))
+            lane.state.update(loose_entries(lane.driver.base.state))
             lane.park(probe)
         course.lane(course.leader).hand_over(probe)
         if self._module is not None and self._is_small():
@@ -404,8 +385,9 @@ class Race(Wrapper):
             step=course.step,
             factor=factor,
             leader=course.leader,
-            values={number: applied(self.arms, number, scale) for number in losses},
+            values={number: self._bases.applied(number, scale) for number in losses},
             losses=losses,
+            optimizers={number: self._bases.driver(number).name for number in losses},
             aux=start.aux,
         )
         course.step, course.passes = course.step + 1, course.passes + len(losses)
@@ -497,12 +479,13 @@ class Race(Wrapper):
         note = f"All lanes had diverged by step {course.step}: the race began again with rates ten times smaller."
         course.notes.append(note)
         warn(note)
-        self.base.state = Lane(course.leader).state  # type: ignore[assignment]  # empty, as at the start
-        probe.move.masters = type(probe.move.masters)()
-        course.start.restore(probe, course.written)
+        first = self._bases.drivers[0]
+        first.enter(probe)  # as at the start
+        first.forget_lane()
+        course.start.restore(probe, first.written)
         course.begun, course.round, course.sums, course.counted = course.step, 0, {}, 0
         course.early, course.losses, course.out = [], {}, {}
-        course.leader = self._nearest(probe.move.initial_lr)
+        course.leader = self._nearest()
         self._begin()
 
     # --- after the race -----------------------------------------------------------------------------------------------
@@ -558,7 +541,7 @@ class Race(Wrapper):
                 "Race.average: where total_steps is given, rates fall in the end, and no average is kept; evaluate the "
                 "model as it is."
             )
-        now = Lane(self._course.leader)
+        now = Lane(self._course.leader, self._bases.driver(self._course.leader))
         with torch.no_grad():
             now.park(self._probe)
             self._course.average.place()
@@ -591,7 +574,7 @@ class Race(Wrapper):
                 f"The winner of the race has diverged {course.halvings + 1} times, with half its rate after each; look "
                 "at the data and at the loss."
             )
-        course.kept.restore(self._probe, course.written)
+        course.kept.restore(self._probe, self._bases.driver(course.leader).written)
         course.halvings += 1
         course.running_loss = course.losses[course.leader]
         note = f"The winner had diverged by step {course.step}: it went back to its snapshot, with half its rate."
@@ -613,7 +596,7 @@ class Race(Wrapper):
         """What the latest step did."""
         course = self._course
         if isinstance(course.last_step, Brief):
-            course.last_step = course.last_step.written(self.arms)
+            course.last_step = course.last_step.written(self._bases)
         return course.last_step
 
     @property
@@ -641,6 +624,7 @@ class Race(Wrapper):
                     loss,
                     None if out is None else out.step,
                     "" if out is None else out.reason,
+                    self._bases.driver(number).name,
                 )
             )
         told = [course.trying.told] if course.trying is not None and course.trying.decided else []
@@ -659,45 +643,47 @@ class Race(Wrapper):
         plain, entry = without_entry(state_dict)
         refuse_other_race(entry, self._settings())
         refuse_missing_lanes(entry)
-        refuse_other_base(plain["param_groups"], self.base)
-        self.base.load_state_dict(plain)
-        restore_state(self.base, plain)
+        driver = self._bases.driver(leader_in(entry))
+        refuse_other_base(plain["param_groups"], driver.base)
+        driver.base.load_state_dict(plain)
+        restore_state(driver.base, plain)
+        self._bases.share(driver)
+        self._probe.base, self._probe.move = driver.base, driver
         self._unpack(entry)
 
     def _settings(self) -> dict[str, Any]:
-        return settings_of(self.arms, self.schedule, self.rounds)
+        return settings_of(self._bases, self.schedule, self.rounds)
 
     def _packed(self) -> dict[str, Any]:
         scale = None if self._loss_scale is None else [self._loss_scale.value, self._loss_scale.good]
-        entry = {"initial_lr": self._probe.move.initial_lr, "loss_scale": scale}
-        return {**self._settings(), **entry, **pack_course(self._course, self._probe)}
+        entry = {"initial_lr": self._bases.drivers[0].initial_lr, "loss_scale": scale}
+        return {**self._settings(), **entry, **pack_course(self._course, self._probe, self._bases)}
 
     def _unpack(self, entry: dict[str, Any]) -> None:
-        self._probe.move.initial_lr = float(entry["initial_lr"])
         if self._loss_scale is not None and entry["loss_scale"] is not None:
             self._loss_scale.value, self._loss_scale.good = entry["loss_scale"]
-        unpack_course(entry, self._course, self._probe, offload=self._offload)
+        unpack_course(entry, self._course, self._probe, self._bases, offload=self._offload)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("base", "arms", "schedule", "rounds")
-        settings = ("_module", "_process_group", "_offload", "_clipping", "_loss_scale")
-        return {name: self.__dict__[name] for name in (*kept, *settings)} | {"_packed": self._packed()}
+        settings = ("schedule", "rounds", "_module", "_process_group", "_offload", "_clipping", "_loss_scale")
+        kept = {name: self.__dict__[name] for name in settings}
+        return kept | {"bases": [(one.base, one.arms) for one in self._bases.drivers], "_packed": self._packed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = dict(state)
-        entry = own.pop("_packed")
+        entry, bases = own.pop("_packed"), own.pop("bases")
         self.__dict__.update(own)
-        super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
-        self._probe, self._agreement = self._make_parts(float(entry["initial_lr"]))
+        self._bases = Bases([base for base, _ in bases], [arms for _, arms in bases])
         self._course = Course(leader=leader_in(entry))
+        self._probe, self._agreement = self._make_parts(self._bases.driver(self._course.leader))
+        super().__setstate__({"defaults": self._bases.drivers[0].base.defaults})  # groups and state are the bases'
         self._unpack(entry)
 
     def _values(self, number: int) -> dict[str, Value]:
-        return applied(self.arms, number, 0.1**self._course.restarts)
+        return self._bases.applied(number, 0.1**self._course.restarts)
 
     def __repr__(self) -> str:
-        lanes = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))
-        return f"Race({type(self.base).__name__}, lanes: {lanes}, {self.schedule!r})"
+        return f"Race({self._bases!r}, {self.schedule!r})"
 
 
 class _LaneFailedError(Exception):
@@ -706,23 +692,6 @@ class _LaneFailedError(Exception):
     def __init__(self, error: Exception) -> None:
         self.error = error
         super().__init__(str(error))
-
-
-def _check_base_of_race(base: object) -> None:
-    if not isinstance(base, Optimizer):
-        raise SettingError(
-            f"Race: the base is of type {type(base).__name__}, not a torch.optim.Optimizer, such as "
-            "torch.optim.AdamW(model.parameters())."
-        )
-    if isinstance(base, HotSwap | Race):
-        raise UnsupportedError(f"Race cannot be around a {type(base).__name__}; give it the base of that.")
-    if isinstance(base, torch.optim.LBFGS):
-        raise UnsupportedError("Race cannot be around LBFGS, which evaluates the closure itself, as often as it likes.")
-    if any(entry for key, entry in base.state.items() if isinstance(key, Tensor)):
-        raise SettingError(
-            f"Race: the base, {type(base).__name__}, has state already, of steps before; a race begins at the "
-            "beginning, so give it a new optimizer."
-        )
 
 
 def _ordinal(number: int) -> str:

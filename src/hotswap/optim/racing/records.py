@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor
 
-from hotswap.arms import Arms, Value
-from hotswap.optim.records import applied
+from hotswap.arms import Value
+from hotswap.optim.racing.bases import Bases
 
 __all__ = ["Brief", "Cost", "LaneStanding", "RaceStep", "Standings"]
 
@@ -25,6 +25,7 @@ class RaceStep:
             winner went back.
         leader: The lane that the model holds.
         values: What each living lane has applied, in the first parameter group, by the number of the lane.
+        optimizers: The optimizer of each of them, by the number of the lane.
         losses: The loss of each of them before the step; in several processes, this one's own. NaN for a step without a
             closure.
         aux: What the closure returned beside the leader's loss.
@@ -36,6 +37,7 @@ class RaceStep:
     leader: int
     values: dict[int, dict[str, Value]]
     losses: dict[int, float]
+    optimizers: dict[int, str] = field(default_factory=dict)
     aux: object = None
     rolled_back: bool = False
 
@@ -62,14 +64,15 @@ class Brief(NamedTuple):
     aux: object
     rolled_back: bool
 
-    def written(self, arms: Arms) -> RaceStep:
+    def written(self, bases: Bases) -> RaceStep:
         """The record of that step; it waits for the loss."""
         return RaceStep(
             step=self.step,
             factor=self.factor,
             leader=self.leader,
-            values={self.leader: applied(arms, self.leader, self.scale * self.factor)},
+            values={self.leader: bases.applied(self.leader, self.scale * self.factor)},
             losses={self.leader: self.loss.item()},
+            optimizers={self.leader: bases.driver(self.leader).name},
             aux=self.aux,
             rolled_back=self.rolled_back,
         )
@@ -97,11 +100,13 @@ class LaneStanding:
     """The step at which it went out, or won; None while it is racing."""
     reason: str = ""
     """Why."""
+    optimizer: str = ""
+    """The class of its optimizer; with a number, where several bases are of this class."""
 
 
 @dataclass(frozen=True)
 class Standings(Sequence[LaneStanding]):
-    """One row per lane, those with large rates first. Print it."""
+    """One row per lane, optimizer by optimizer, those with large rates first. Print it."""
 
     rows: tuple[LaneStanding, ...]
     leader: int
@@ -118,13 +123,15 @@ class Standings(Sequence[LaneStanding]):
         return iter(self.rows)
 
     def __str__(self) -> str:
-        names = list(self.rows[0].values)
-        lines = [["lane", *names, "loss", ""]]
+        names = list(dict.fromkeys(name for row in self.rows for name in row.values))
+        several = len({row.optimizer for row in self.rows}) > 1
+        lines = [["lane", *(["optimizer"] if several else []), *names, "loss", ""]]
         for row in self.rows:
             mark = "<- leads" if row.lane == self.leader and row.racing else ""
             told = f"{row.reason} (step {row.step})" if row.step is not None else mark or "racing"
             loss = "" if math.isnan(row.loss) else f"{row.loss:.4g}"
-            lines.append([str(row.lane), *(_short(row.values[name]) for name in names), loss, told])
+            values = [_short(row.values[name]) if name in row.values else "" for name in names]
+            lines.append([str(row.lane), *([row.optimizer] if several else []), *values, loss, told])
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
         table = [
             "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=True)), line[-1]]).rstrip()
