@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -76,13 +77,24 @@ def without_logistic() -> str:
         method: {pair: measure for pair, measure in of.items() if pair[0] != "logistic_regression"}
         for method, of in measures().items()
     }
-    everything = [seed for seeds in SEEDS.values() for seed in seeds]
-    bases, rounds, default = (geometric_mean(ratios(found, name, everything)) for name in ("bases", "bases_4", "race"))
+    bases, rounds, default = (geometric_mean(ratios(found, name, EVERY)) for name in ("bases", "bases_4", "race"))
     return f"{bases:.3f}, {rounds:.3f} with the default rounds, and {default:.3f} for the default"
+
+
+def in_short(method: str, seeds: Sequence[str]) -> str:
+    """The geometric mean over workloads and seeds, for a sentence."""
+    return f"{geometric_mean(ratios(measures(), method, seeds)):.2f}"
+
+
+EVERY = tuple(seed for seeds in SEEDS.values() for seed in seeds)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "race variants": variants,
     "small rates": small_rates,
     "without logistic regression": without_logistic,
+    "race in short": partial(in_short, "race", EVERY),
+    "race of two in short": partial(in_short, "bases_4", EVERY),
+    "default rate in short": partial(in_short, "adamw_0.00098", SEEDS["seed 0"]),
+    "good rate in short": partial(in_short, "adamw_0.0096", EVERY),
 }
