@@ -13,8 +13,8 @@ from hotswap.cli import app
 from hotswap.cluster import PerUnit
 from hotswap.cluster.joining import join
 from hotswap.errors import SettingError, StudyError
-from hotswap.studies.running.clustered import check_unwritten
 from hotswap.studies.storage.locks import acquire, release
+from hotswap.studies.storage.one_writer import check_unwritten
 from tests.studies.running.test_train import TOML
 
 
@@ -73,7 +73,7 @@ def test_a_folder_that_another_process_writes_to(tmp_path: Path, name: str) -> N
     lock = acquire(tmp_path / "units" / name, 0.0)
     assert lock is not None
     try:
-        with pytest.raises(StudyError, match=r"is being written to by process \d+, and a study on a cluster has one"):
+        with pytest.raises(StudyError, match=r"is being written to by process \d+, and work on a cluster has one"):
             check_unwritten(tmp_path)
     finally:
         release(lock)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,17 +15,27 @@ from typing import Any
 
 import pytest
 from ray.cluster_utils import Cluster
+from typer.testing import CliRunner
 
 from benchmarks.cluster import keeper, overhead, planning, sleepers
+from hotswap import extensions
+from hotswap.bench.clustered import run_bench_on_cluster
+from hotswap.bench.methods import FIRST, METHODS
+from hotswap.bench.running import BenchOptions, Here, run_bench
+from hotswap.bench.runs import Point, Run
+from hotswap.bench.store import BenchStore
+from hotswap.cli import app
 from hotswap.cluster import Checkpoint, Outcome, PerUnit, Piece, Stored, Where, Work
 from hotswap.cluster.dispatch import Dispatch
 from hotswap.cluster.joining import join
 from hotswap.data import load_digits
 from hotswap.errors import StudyError, UnsupportedError
 from hotswap.studies import StudySpec, Unit
-from hotswap.studies.running.clustered import check_unwritten, run_on_cluster
+from hotswap.studies.running.clustered import run_on_cluster
 from hotswap.studies.running.train import RunOptions
+from hotswap.studies.storage.one_writer import check_unwritten
 from hotswap.studies.storage.store import Store
+from tests.bench.helpers import Silent
 from tests.children import PATIENCE, child, hotswap_command
 from tests.cluster.nodes import add_nodes, cluster_of, kill_node, node_of
 from tests.studies.running.test_train import TOML, TOY, Quiet, assert_same, run
@@ -132,6 +143,13 @@ def test_it_stops_at_checkpoints_and_goes_on_here(cluster: Cluster, whole: Path,
 TEXT = TOML.format(epochs=STUDY.epochs).replace("seeds = [0, 1]", "seeds = [0]")
 
 
+def wait_until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def wait_for_epochs(folder: Path, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
@@ -159,6 +177,104 @@ def test_the_command_is_killed_then_interrupted_then_goes_on(cluster: Cluster, w
             assert process.returncode == 128 + signal.SIGINT
     train(out, Quiet())
     assert_same(out, whole)
+
+
+MINE = """
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from hotswap.bench.methods import METHODS, Configuration, Method
+from hotswap.bench.methods.base import Plain
+
+SEEN = Path({seen!r})
+
+
+@METHODS.register("mine")
+class Mine(Method):
+    title = "one that waits to be killed, once, and of which the first configuration fails"
+    first = Configuration({{"lr": 0.0}}, "nobody")
+    second = Configuration({{"lr": 0.1}}, "experience")
+
+    def begin(self, task, settings, seed):
+        if seed == 0 and not SEEN.exists():
+            part = SEEN.with_suffix(".part")
+            part.write_text(str(os.getpid()))
+            part.rename(SEEN)
+            time.sleep(3600)
+        if not settings["lr"]:
+            raise ValueError("no rate")
+        return Plain(task, torch.optim.SGD(task.model.parameters(), **settings))
+"""
+BENCH = ("bench", "run", "--size", "smoke", "--workload", "paper_network", "--method", "adamw", "--method", "mine")
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """All there is of each run but when and how fast it was trained, and by which command."""
+    with BenchStore.open(folder) as store:
+        return {
+            name: (one.state, one.reason, one.budget, one.settings, [p._replace(seconds=0.0) for p in one.points])
+            for name, one in store.results().items()
+        }
+
+
+def test_a_benchmark_has_the_results_of_one_machine(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(METHODS, "_known", dict(METHODS))  # what is loaded is taken back after the test
+    monkeypatch.setattr(extensions, "LOADED", [])
+    seen, file = tmp_path / "seen", tmp_path / "mine.py"
+    file.write_text(MINE.format(seen=str(seen)), encoding="utf-8")
+    waiting = Run("paper_network", "mine", FIRST, 0, "smoke")
+
+    def kill_node_of_the_waiting_run() -> str | None:
+        wait_until(seen.exists)
+        pid = int(seen.read_text())
+        with BenchStore.open(tmp_path / "ray") as store:
+            where = store.running(waiting)
+        kill_node(cluster, node_of(cluster, pid))
+        return where
+
+    with ThreadPoolExecutor(1) as aside:
+        killed = aside.submit(kill_node_of_the_waiting_run)
+        done = CliRunner().invoke(app, ["--load", str(file), *BENCH, "--out", str(tmp_path / "ray"), "--on", "ray"])
+        assert (killed.result() or "").endswith(f"process {seen.read_text()}")
+    add_nodes(cluster, 1)
+    assert "All of it has ended" in done.output, done.output
+    assert done.output.count(f"{waiting.id} was interrupted: its node died. It begins anew.") == 1
+    with BenchStore.create(tmp_path / "here", "smoke") as store:
+        assert run_bench(store, BenchOptions(workloads=["paper_network"], methods=["adamw", "mine"]), Here(), Silent())
+    assert measured(tmp_path / "ray") == measured(tmp_path / "here")
+    assert len(measured(tmp_path / "here")) == 15  # the second configuration among them
+    with BenchStore.open(tmp_path / "ray") as store:
+        assert {result.origin["threads"] for result in store.results().values()} == {1}
+
+
+class Stopping(Silent):
+    """Wants to stop as soon as a run has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[Run] = []
+
+    def measured(self, run: Run, point: Point) -> None:
+        super().measured(run, point)
+        self.first = self.first or [run]
+
+
+def test_a_benchmark_that_is_stopped_ends_the_runs_under_way(cluster: Cluster, tmp_path: Path) -> None:
+    options = BenchOptions(workloads=["logistic_regression"], methods=["adamw", "sgd", "adadelta"])
+    stopping = Stopping()
+    with join(None, PerUnit(), None, print) as joined, BenchStore.create(tmp_path, "smoke") as store:
+        stopped = lambda: bool(stopping.first)  # noqa: E731
+        assert not run_bench_on_cluster(store, options, {}, "cpu", stopping, joined, stopped)
+        before = store.results()
+        assert stopping.first[0].id in before
+        assert {result.state for result in before.values()} == {"finished"}
+        assert run_bench(store, options, Here(), Silent())  # without a cluster: the folder is one as any
+        assert before.items() <= store.results().items()
 
 
 @dataclass
