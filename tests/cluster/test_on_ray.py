@@ -1,19 +1,19 @@
-"""Studies on a cluster of real nodes: the same metrics as on one machine, whatever is killed."""
+"""Studies and benchmarks on a cluster of real nodes: the same results as on one machine, whatever is killed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
@@ -25,11 +25,11 @@ from hotswap.bench.running import BenchOptions, Here, run_bench
 from hotswap.bench.runs import Point, Run
 from hotswap.bench.store import BenchStore
 from hotswap.cli import app
-from hotswap.cluster import Checkpoint, Outcome, PerUnit, Piece, Stored, Where, Work
+from hotswap.cluster import Outcome, PerUnit, Piece, travelling
 from hotswap.cluster.dispatch import Dispatch
 from hotswap.cluster.joining import join
 from hotswap.data import load_digits
-from hotswap.errors import StudyError, UnsupportedError
+from hotswap.errors import SettingError, StudyError, UnsupportedError
 from hotswap.studies import StudySpec, Unit
 from hotswap.studies.running.clustered import run_on_cluster
 from hotswap.studies.running.train import RunOptions
@@ -37,11 +37,13 @@ from hotswap.studies.storage.one_writer import check_unwritten
 from hotswap.studies.storage.store import Store
 from tests.bench.helpers import Silent
 from tests.children import PATIENCE, child, hotswap_command
+from tests.cluster.gates import Gate, wait_until
 from tests.cluster.nodes import add_nodes, cluster_of, kill_node, node_of
+from tests.cluster.units import Notes, counting, glancing, waiting
 from tests.studies.running.test_train import TOML, TOY, Quiet, assert_same, run
 
-STUDY: StudySpec = replace(TOY, seeds=(0,), epochs=120)  # about a second for each unit
-OPTIONS = RunOptions(checkpoint_epochs=20)
+STUDY: StudySpec = replace(TOY, seeds=(0,), epochs=25)
+OPTIONS = RunOptions(checkpoint_epochs=5)
 UNITS = [f"{name}-b{size}" for name in ("adadelta", "ducb", "sgd") for size in (128, 64)]
 
 
@@ -59,22 +61,24 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Watchful(Quiet):
-    """Does something once, after so many epochs of all units together."""
+    """Does something once all units that a gate holds have come to it."""
 
-    def __init__(self, after: int, deed: Callable[[], object]) -> None:
+    def __init__(self, gate: Gate, deed: Callable[[], object]) -> None:
         super().__init__()
-        self.after, self.deed = after, deed
+        self.missing, self.deed = set(gate.units), deed
 
     def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
         super().epoch_done(unit, epoch, alive, seconds)
-        if self.epochs == self.after:
-            self.deed()
+        if epoch == Gate.EPOCH and unit.id in self.missing:
+            self.missing.remove(unit.id)
+            if not self.missing:
+                self.deed()
 
 
-def trained_in(folder: Path) -> list[int]:
-    """The processes that train units, as the folder says, those of later units last."""
+def trained_in(folder: Path) -> set[int]:
+    """The processes that train units, as the folder says."""
     with Store.open(folder) as store:
-        return [int(unit.where.rpartition(" ")[2]) for unit in store.summary().units if "process" in unit.where]
+        return {int(unit.where.rpartition(" ")[2]) for unit in store.summary().units if "process" in unit.where}
 
 
 def train(folder: Path, listener: Quiet, *, storage: Path | None = None, **more: Any) -> Outcome:
@@ -84,6 +88,18 @@ def train(folder: Path, listener: Quiet, *, storage: Path | None = None, **more:
         Store.create(folder, STUDY, precision="fp32") as store,
     ):
         return run_on_cluster(store, STUDY, load_digits(), OPTIONS, listener, joined, **more)
+
+
+@pytest.fixture
+def gate_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
+    """Gates that workers load."""
+
+    def made(*units: str) -> Gate:
+        gate = Gate(tmp_path, *units)
+        monkeypatch.setattr(extensions, "LOADED", [gate.file])
+        return gate
+
+    return made
 
 
 def test_the_metrics_are_those_of_one_machine(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
@@ -98,76 +114,73 @@ def test_the_metrics_are_those_of_one_machine(cluster: Cluster, whole: Path, tmp
         assert {unit.state for unit in store.summary().units} == {"done"}
 
 
-def test_checkpoints_in_a_storage_survive_a_node_and_a_worker(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+def test_checkpoints_in_a_storage_survive_a_node_and_a_worker(
+    cluster: Cluster, whole: Path, tmp_path: Path, gate_for: Callable[..., Gate]
+) -> None:
     study, storage = tmp_path / "study", tmp_path / "storage"
+    gate = gate_for("adadelta-b64", "sgd-b128")  # on two nodes, since each has room for one
 
     def kill_both() -> None:
-        *_, worker = trained_in(study)
-        node = node_of(cluster, trained_in(study)[0])
+        worker, other = (gate.process(unit) for unit in gate.units)
+        assert {worker, other} <= trained_in(study)
+        node = node_of(cluster, other)
+        assert node is not node_of(cluster, worker)
         os.kill(worker, signal.SIGKILL)
         kill_node(cluster, node)
         add_nodes(cluster, 1)
 
-    watchful = Watchful(150, kill_both)
+    watchful = Watchful(gate, kill_both)
     assert train(study, watchful, storage=storage) == Outcome(6, 0, {})
     assert_same(study, whole)
-    assert any("was interrupted" in said for said in watchful.said)
-    assert any(epoch > 0 for _, epoch in watchful.began)
+    said = {text.partition(" (")[0] for text in watchful.said}
+    assert "adadelta-b64 was interrupted: its worker died" in said
+    assert "sgd-b128 was interrupted: its node died. It goes on from its last checkpoint." in said
+    assert {("adadelta-b64", 15), ("sgd-b128", 15)} <= set(watchful.began)
     names = sorted(path.name for path in study.glob("checkpoints/sgd-b128-*/*"))
-    assert names == ["epoch-000100.stored", "epoch-000120.stored"]
+    assert names == ["epoch-000020.stored", "epoch-000025.stored"]
     assert len(list(storage.glob("*/sgd-b128/*"))) == 2
 
 
-def test_a_node_that_dies_while_checkpoints_come_back(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+def test_a_node_that_dies_while_checkpoints_come_back(
+    cluster: Cluster, whole: Path, tmp_path: Path, gate_for: Callable[..., Gate]
+) -> None:
+    gate = gate_for("ducb-b64")
+
     def kill_one() -> None:
-        kill_node(cluster, node_of(cluster, trained_in(tmp_path)[-1]))
+        kill_node(cluster, node_of(cluster, gate.process("ducb-b64")))
         add_nodes(cluster, 1)
 
-    watchful = Watchful(150, kill_one)
-    assert train(tmp_path, watchful) == Outcome(6, 0, {})
-    assert_same(tmp_path, whole)
-    assert [said for said in watchful.said if "was interrupted: its node died" in said]
-    assert len(watchful.began) > 6
+    watchful = Watchful(gate, kill_one)
+    assert train(tmp_path / "study", watchful) == Outcome(6, 0, {})
+    assert_same(tmp_path / "study", whole)
+    assert "ducb-b64 was interrupted: its node died. It goes on from its last checkpoint." in watchful.said
+    assert ("ducb-b64", 15) in watchful.began
 
 
-def test_it_stops_at_checkpoints_and_goes_on_here(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
+def test_it_stops_at_checkpoints_and_goes_on_here(
+    cluster: Cluster, whole: Path, tmp_path: Path, gate_for: Callable[..., Gate]
+) -> None:
     stopping: list[bool] = []
-    watchful = Watchful(10, lambda: stopping.append(True))
-    outcome = train(tmp_path, watchful, asked_to_stop=lambda: bool(stopping))
+    watchful = Watchful(gate_for("ducb-b64"), lambda: stopping.append(True))
+    outcome = train(tmp_path / "study", watchful, asked_to_stop=lambda: bool(stopping))
     assert outcome.left
-    again = run(tmp_path, STUDY, OPTIONS)  # without a cluster: the folder is one as any
-    assert any(epoch > 0 for _, epoch in again.began)
-    assert_same(tmp_path, whole)
+    again = run(tmp_path / "study", STUDY, OPTIONS)  # without a cluster: the folder is one as any
+    assert ("ducb-b64", Gate.EPOCH + 1) in again.began
+    assert_same(tmp_path / "study", whole)
 
 
 TEXT = TOML.format(epochs=STUDY.epochs).replace("seeds = [0, 1]", "seeds = [0]")
 
 
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def wait_for_epochs(folder: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and process.poll() is None:
-        if (folder / "ledger.sqlite").exists():
-            with Store.open(folder) as store:
-                if any(unit.epochs_done and "process" in unit.where for unit in store.summary().units):
-                    return
-        time.sleep(0.05)
-    pytest.fail("It was not seen in the middle of a unit.")
-
-
 def test_the_command_is_killed_then_interrupted_then_goes_on(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
-    file, out = tmp_path / "study.toml", tmp_path / "out"
+    file, out, gate = tmp_path / "study.toml", tmp_path / "out", Gate(tmp_path, "adadelta-b128")
     file.write_text(TEXT, encoding="utf-8")
     words = ("study", "run", str(file), "--out", str(out), "--on", "ray", "--address", cluster.address)
+    command = hotswap_command("--load", str(gate.file), *words)
     for number in (signal.SIGKILL, signal.SIGINT):
-        with child(hotswap_command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-            wait_for_epochs(out, process)
+        gate.close()
+        with child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            gate.process("adadelta-b128")
             with pytest.raises(StudyError, match=f"is being written to by process {process.pid}, and"):
                 check_unwritten(out)
             process.send_signal(number)
@@ -227,23 +240,23 @@ def test_a_benchmark_has_the_results_of_one_machine(
     monkeypatch.setattr(extensions, "LOADED", [])
     seen, file = tmp_path / "seen", tmp_path / "mine.py"
     file.write_text(MINE.format(seen=str(seen)), encoding="utf-8")
-    waiting = Run("paper_network", "mine", FIRST, 0, "smoke")
+    held = Run("paper_network", "mine", FIRST, 0, "smoke")
 
-    def kill_node_of_the_waiting_run() -> str | None:
+    def kill_its_node() -> str | None:
         wait_until(seen.exists)
         pid = int(seen.read_text())
         with BenchStore.open(tmp_path / "ray") as store:
-            where = store.running(waiting)
+            where = store.running(held)
         kill_node(cluster, node_of(cluster, pid))
         return where
 
     with ThreadPoolExecutor(1) as aside:
-        killed = aside.submit(kill_node_of_the_waiting_run)
+        killed = aside.submit(kill_its_node)
         done = CliRunner().invoke(app, ["--load", str(file), *BENCH, "--out", str(tmp_path / "ray"), "--on", "ray"])
         assert (killed.result() or "").endswith(f"process {seen.read_text()}")
     add_nodes(cluster, 1)
     assert "All of it has ended" in done.output, done.output
-    assert done.output.count(f"{waiting.id} was interrupted: its node died. It begins anew.") == 1
+    assert f"{held.id} was interrupted: its node died. It begins anew." in done.output
     with BenchStore.create(tmp_path / "here", "smoke") as store:
         assert run_bench(store, BenchOptions(workloads=["paper_network"], methods=["adamw", "mine"]), Here(), Silent())
     assert measured(tmp_path / "ray") == measured(tmp_path / "here")
@@ -277,60 +290,6 @@ def test_a_benchmark_that_is_stopped_ends_the_runs_under_way(cluster: Cluster, t
         assert before.items() <= store.results().items()
 
 
-@dataclass
-class Notes:
-    """A keeper without a folder."""
-
-    last: dict[str, Checkpoint | Stored] = field(default_factory=dict)
-    received: dict[str, list[Any]] = field(default_factory=dict)
-    began: list[str] = field(default_factory=list)
-    ended: dict[str, tuple[bool, str]] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
-
-    def take_up(self, unit: str) -> bool:
-        return unit != "taken"
-
-    def checkpoints(self, unit: str) -> Sequence[Checkpoint | Stored]:
-        return [self.last[unit]] if unit in self.last else []
-
-    def begins(self, unit: str, where: Where) -> None:
-        self.began.append(unit)
-
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def receive(self, unit: str, message: object) -> None:
-        self.received.setdefault(unit, []).append(message)
-
-    def keep(self, unit: str, checkpoint: Checkpoint | Stored) -> None:
-        self.last[unit] = checkpoint
-
-    def interrupted(self, unit: str, why: str) -> None:
-        self.said.append(f"{unit}: {why}")
-
-    def put_down(self, unit: str, *, finished: bool, error: str = "") -> None:
-        self.ended[unit] = (finished, error)
-
-
-def counting() -> Work:
-    """Counts to four, with a checkpoint at each number; made here, since workers cannot import the tests."""
-
-    def count(payload: str, shared: str, desk: Any) -> Iterator[bool]:
-        if payload == "dies":  # before its first checkpoint: a worker that is killed may take the last one with it
-            os.kill(os.getpid(), signal.SIGKILL)
-        start = desk.latest(int, desk.post) or 0
-        for number in range(start + 1, 5):
-            if payload == "raises" and number == 3:
-                raise ValueError("three is too many\nfor this one")
-            desk.post((shared, number))
-            desk.save(number, b"%d" % number)
-            yield number == 4
-            if payload == "stumbles" and number < 4:
-                raise ValueError(f"after {number}")
-
-    return count
-
-
 def test_three_failures_are_the_end_of_a_unit_and_of_no_other(cluster: Cluster) -> None:
     notes = Notes()
     names = ["raises", "dies", "stumbles", "taken", "well"]
@@ -349,6 +308,31 @@ def test_three_failures_are_the_end_of_a_unit_and_of_no_other(cluster: Cluster) 
     assert "for this one" in notes.ended["raises"][1]
 
 
+def test_no_more_units_at_once_than_there_is_room_for(cluster: Cluster) -> None:
+    notes = Notes()
+    with join(None, PerUnit(), None, print) as joined:
+        Dispatch(joined, glancing(), "shared", notes).run([Piece(str(number), "") for number in range(4)])
+    spans = sorted(post for posts in notes.received.values() for post in posts)
+    assert len(spans) == 4
+    for (node, _, ended), (other, began, _) in pairwise(spans):
+        assert node != other or began >= ended
+
+
+def test_a_storage_that_one_node_cannot_reach(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lonely = next(iter(cluster.worker_nodes)).node_id
+
+    def tried(expected: dict[str, str], storage: str | None) -> tuple[dict[str, str], str]:
+        there = ray.get_runtime_context().get_node_id()
+        return expected, f"--storage {storage} cannot be written to." if there == lonely else ""
+
+    monkeypatch.setattr(travelling, "trial", lambda: tried)
+    sentence = r"^On the node .*: --storage file://.* cannot be written to\.$"
+    with pytest.raises(SettingError, match=sentence), join(None, PerUnit(), str(tmp_path), print):
+        pass
+
+
 def test_the_benchmark_measures_what_it_says(cluster: Cluster, tmp_path: Path) -> None:
     with join(None, PerUnit(), None, print) as joined:
         assert overhead(joined, 3) > 0
@@ -364,23 +348,27 @@ def test_nodes_with_another_hotswap_get_no_units(cluster: Cluster, tmp_path: Pat
     (tmp_path / "hotswap").mkdir()
     (tmp_path / "hotswap" / "__init__.py").write_text("")
     (tmp_path / "hotswap" / "_version.py").write_text('__version__ = "0.0.1"')
-    odd = PerUnit(others=(("odd", 1.0),))
-    (old,) = add_nodes(cluster, 1, resources={"odd": 1}, env_vars={"PYTHONPATH": str(tmp_path)})
+    (old,) = add_nodes(cluster, 1, resources={"old": 1}, env_vars={"PYTHONPATH": str(tmp_path)})
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 2:
+            (tmp_path / "go").touch()
+
     try:
         sentence = r"No node of the cluster has hotswap .*; install the same there"
-        with pytest.raises(UnsupportedError, match=sentence), join(None, odd, None, print):
+        only_there = PerUnit(others=(("old", 1.0),))
+        with pytest.raises(UnsupportedError, match=sentence), join(None, only_there, None, print):
             pass
-        (new,) = add_nodes(cluster, 1, resources={"odd": 1})
-        said: list[str] = []
-        try:
-            with join(None, odd, None, said.append) as joined:
-                assert joined.refused == {old.node_id}
-                joined.refused.clear()  # as if it had come later
-                outcome = Dispatch(joined, counting(), "shared", Notes()).run([Piece(str(n), "well") for n in range(6)])
-            assert outcome == Outcome(6, 0, {})
+        with join(None, PerUnit(), None, say) as joined:
             assert joined.refused == {old.node_id}
-            assert "has hotswap 0.0.1, and this command" in said[0]
-        finally:
-            kill_node(cluster, new)
+            joined.refused.clear()  # as if it had come later
+            # Units wait until it has been refused again, and so does it with the last of them: the others have no room.
+            pieces = [Piece(str(number), str(tmp_path / "go")) for number in range(3)]
+            outcome = Dispatch(joined, waiting(), "shared", Notes()).run(pieces)
+        assert outcome == Outcome(3, 0, {})
+        assert joined.refused == {old.node_id}
+        assert ["has hotswap 0.0.1, and this command" in text for text in said] == [True, True]
     finally:
         kill_node(cluster, old)
