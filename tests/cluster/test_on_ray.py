@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from tests.bench.helpers import Silent
 from tests.children import PATIENCE, child, hotswap_command
 from tests.cluster.gates import Gate, wait_until
 from tests.cluster.nodes import add_nodes, cluster_of, kill_node, node_of
-from tests.cluster.units import Notes, counting, glancing, waiting
+from tests.cluster.units import Notes, counting, waiting
 from tests.studies.running.test_train import TOML, TOY, Quiet, assert_same, run
 
 STUDY: StudySpec = replace(TOY, seeds=(0,), epochs=25)
@@ -306,16 +305,6 @@ def test_three_failures_are_the_end_of_a_unit_and_of_no_other(cluster: Cluster) 
     assert notes.ended["well"] == (True, "")
     assert not notes.ended["raises"][0]
     assert "for this one" in notes.ended["raises"][1]
-
-
-def test_no_more_units_at_once_than_there_is_room_for(cluster: Cluster) -> None:
-    notes = Notes()
-    with join(None, PerUnit(), None, print) as joined:
-        Dispatch(joined, glancing(), "shared", notes).run([Piece(str(number), "") for number in range(4)])
-    spans = sorted(post for posts in notes.received.values() for post in posts)
-    assert len(spans) == 4
-    for (node, _, ended), (other, began, _) in pairwise(spans):
-        assert node != other or began >= ended
 
 
 def test_a_storage_that_one_node_cannot_reach(

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from hotswap.cluster import Checkpoint, Stored, Where, Work
 
-__all__ = ["Notes", "counting", "glancing", "waiting"]
+__all__ = ["Notes", "counting", "waiting"]
 
 
 @dataclass
@@ -83,17 +81,3 @@ def waiting() -> Work:
         yield True
 
     return wait
-
-
-def glancing() -> Work:
-    """Looks for a second whether to stop, all the time, and posts where and from when to when it was."""
-
-    def glance(payload: str, shared: object, desk: Any) -> Iterator[bool]:
-        began = time.time()
-        while time.time() < began + 1:
-            desk._looked = 0.0
-            desk.stopping()
-        desk.post((ray.get_runtime_context().get_node_id(), began, time.time()))
-        yield True
-
-    return glance
