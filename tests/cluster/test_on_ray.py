@@ -35,7 +35,7 @@ from hotswap.studies.running.train import RunOptions
 from hotswap.studies.storage.one_writer import check_unwritten
 from hotswap.studies.storage.store import Store
 from tests.bench.helpers import Silent
-from tests.children import PATIENCE, child, hotswap_command
+from tests.children import child, hotswap_command
 from tests.cluster.gates import Gate, wait_until
 from tests.cluster.nodes import add_nodes, cluster_of, kill_node, node_of
 from tests.cluster.units import Notes, counting, waiting
@@ -171,22 +171,34 @@ def test_it_stops_at_checkpoints_and_goes_on_here(
 TEXT = TOML.format(epochs=STUDY.epochs).replace("seeds = [0, 1]", "seeds = [0]")
 
 
-def test_the_command_is_killed_then_interrupted_then_goes_on(cluster: Cluster, whole: Path, tmp_path: Path) -> None:
-    file, out, gate = tmp_path / "study.toml", tmp_path / "out", Gate(tmp_path, "adadelta-b128")
+def test_the_command_is_killed_then_interrupted_then_goes_on(
+    cluster: Cluster, whole: Path, tmp_path: Path, gate_for: Callable[..., Gate]
+) -> None:
+    file, out, gate = tmp_path / "study.toml", tmp_path / "out", gate_for("adadelta-b128")
     file.write_text(TEXT, encoding="utf-8")
-    words = ("study", "run", str(file), "--out", str(out), "--on", "ray", "--address", cluster.address)
-    command = hotswap_command("--load", str(gate.file), *words)
-    for number in (signal.SIGKILL, signal.SIGINT):
-        gate.close()
-        with child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-            gate.process("adadelta-b128")
-            with pytest.raises(StudyError, match=f"is being written to by process {process.pid}, and"):
-                check_unwritten(out)
-            process.send_signal(number)
-            said, _ = process.communicate(timeout=PATIENCE)
-        if number is signal.SIGINT:
-            assert "Stopped at checkpoints. Run the same command again" in said
-            assert process.returncode == 128 + signal.SIGINT
+    words = ("study", "run", str(file), "--out", str(out), "--on", "ray")
+    command = hotswap_command("--load", str(gate.file), *words, "--address", cluster.address)
+    with child(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        gate.process("adadelta-b128")
+        with pytest.raises(StudyError, match=f"is being written to by process {process.pid}, and"):
+            check_unwritten(out)
+        process.kill()
+    gate.close()
+
+    def interrupt() -> None:
+        gate.process("adadelta-b128")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background may ignore
+    try:
+        with ThreadPoolExecutor(1) as aside:
+            interrupted = aside.submit(interrupt)
+            done = CliRunner().invoke(app, words)
+            interrupted.result()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "Stopped at checkpoints. Run the same command again" in done.output
+    assert done.exit_code == 128 + signal.SIGINT
     train(out, Quiet())
     assert_same(out, whole)
 
