@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Iterable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from hotswap.errors import SettingError
 
-__all__ = ["LOADED", "load_file"]
+__all__ = ["LOADED", "load_file", "load_texts", "loaded_texts"]
 
 LOADED: list[Path] = []
-"""The files that this process has loaded: workers of a cluster must load them, too."""
+"""The files that this process has loaded."""
 
 
 def load_file(path: Path) -> None:
@@ -37,3 +39,17 @@ def load_file(path: Path) -> None:
         place = f"{path}, line {line}" if line else str(path)
         raise SettingError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     LOADED.append(path)
+
+
+def loaded_texts() -> tuple[tuple[str, str], ...]:
+    """The files that this process has loaded, by name and text: workers of a cluster must load them, too."""
+    return tuple((path.name, path.read_text(encoding="utf-8")) for path in LOADED)
+
+
+def load_texts(files: Iterable[tuple[str, str]]) -> None:
+    """Load what `loaded_texts` gave in another process, on another machine perhaps."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files:
+            path = Path(folder) / name
+            path.write_text(text, encoding="utf-8")
+            load_file(path)

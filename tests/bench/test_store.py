@@ -108,12 +108,12 @@ def test_a_folder_holds_one_size_of_a_benchmark(tmp_path: Path) -> None:
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     run = made(W, "sgd").run
     with BenchStore.create(tmp_path, "smoke") as store:
-        assert not store.is_running(run)
+        assert not store.running(run)
         lock = acquire(tmp_path / "units" / f"{run.id}.lock", 1.0)
         assert lock is not None
-        assert store.is_running(run)
+        assert store.running(run)
         with pytest.raises(UnitTaken), store.holding(run):
             pass
         release(lock)
         with store.holding(run):
-            assert store.is_running(run)
+            assert store.running(run)

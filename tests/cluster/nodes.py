@@ -17,14 +17,23 @@ from ray.cluster_utils import Cluster
 __all__ = ["add_nodes", "cluster_of", "kill_node", "node_of"]
 
 SMALL = {"object_store_memory": 100_000_000, "include_dashboard": False}
-# A node that was killed is missed within seconds, not half a minute.
-WATCHFUL = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
+# A node that was killed does not answer at all, and is missed within a second; one that is only busy has half a minute.
+WATCHFUL = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 200,
+    "health_check_failure_threshold": 3,
+    "health_check_timeout_ms": 30_000,
+}
+# What nobody asks: Ray's log files, and whether to start machines.
+ALONE = {"include_log_monitor": False, "no_monitor": True}
 
 
 @contextmanager
 def cluster_of(nodes: int, *, joined: bool = True) -> Iterator[Cluster]:
     """A head that trains nothing and some nodes of one core; this process is a driver of it, if `joined`."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL, "_system_config": WATCHFUL})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, **SMALL, **ALONE, "_system_config": WATCHFUL}
+    )
     try:
         add_nodes(cluster, nodes)
         if joined:

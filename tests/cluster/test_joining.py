@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from hotswap.cli import app
 from hotswap.cluster import PerUnit
 from hotswap.cluster.joining import join
 from hotswap.errors import SettingError, StudyError
-from hotswap.studies.running.clustered import check_unwritten
 from hotswap.studies.storage.locks import acquire, release
+from hotswap.studies.storage.one_writer import check_unwritten
 from tests.studies.running.test_train import TOML
 
 
@@ -53,18 +54,34 @@ def test_addresses_that_are_none() -> None:
 def test_nothing_is_changed(nobody: str, tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(TOML.format(epochs=2), encoding="utf-8")
-    words = ["study", "run", str(file), "--out", str(tmp_path / "out"), "--on", "ray"]
-    for more in (["--address", nobody], ["--per-unit", "gpu"], ["--storage", str(file / "below")]):
-        done = CliRunner().invoke(app, [*words, *more])
+    study = ["study", "run", str(file), "--out", str(tmp_path / "out"), "--on", "ray"]
+    bench = ["bench", "run", "--out", str(tmp_path / "out"), "--on", "ray"]
+    for words in (
+        [*study, "--address", nobody],
+        [*study, "--per-unit", "gpu"],
+        [*study, "--storage", str(file / "below")],
+        [*bench, "--address", nobody],
+        [*bench, "--per-unit", "gpu"],
+        [*bench, "--workload", "imagenet"],
+        [*bench, "--jobs", "2"],
+    ):
+        done = CliRunner().invoke(app, words)
         assert isinstance(done.exception, SettingError)
         assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_is_for_clusters_goes_with_one(tmp_path: Path) -> None:
-    words = ["study", "run", "paper", "--out", str(tmp_path / "out"), "--storage", str(tmp_path)]
-    assert str(CliRunner().invoke(app, words).exception).startswith(
-        "--storage is for studies on a cluster; add --on ray"
-    )
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["study", "run", "paper", "--storage", "x"], "--storage is for studies on a cluster; add --on ray"),
+        (["bench", "run", "--per-unit", "gpu=1"], "--per-unit is for benchmarks on a cluster; add --on ray"),
+        (["bench", "run", "--address", "auto"], "--address is for benchmarks on a cluster; add --on ray"),
+    ],
+)
+def test_what_is_for_clusters_goes_with_one(tmp_path: Path, words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert str(done.exception).startswith(said)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", [".keeper.lock", "sgd-b64.lock"])
@@ -72,9 +89,13 @@ def test_a_folder_that_another_process_writes_to(tmp_path: Path, name: str) -> N
     check_unwritten(tmp_path / "new")
     lock = acquire(tmp_path / "units" / name, 0.0)
     assert lock is not None
+    sentence = r"is being written to by process \d+, and work on a cluster has one writer"
     try:
-        with pytest.raises(StudyError, match=r"is being written to by process \d+, and a study on a cluster has one"):
-            check_unwritten(tmp_path)
+        for words in (["study", "run", "paper"], ["bench", "run"]):
+            done = CliRunner().invoke(app, [*words, "--on", "ray", "--out", str(tmp_path)])
+            assert isinstance(done.exception, StudyError)
+            assert re.search(sentence, str(done.exception))
     finally:
         release(lock)
     check_unwritten(tmp_path)
+    assert not (tmp_path / "ledger.sqlite").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from hotswap.bench.plan import wanted
 from hotswap.bench.runs import SETTLED, Point, Result, Run
 from hotswap.bench.store import BenchStore
 from hotswap.bench.training import train
+from hotswap.bench.workloads import Size
 from hotswap.errors import UnitTaken
 from hotswap.studies.running.origin import occasion
 
@@ -82,13 +83,14 @@ class BenchOptions:
     """Minutes after which no run begins any more."""
 
 
-def left(store: BenchStore, options: BenchOptions, tried: frozenset[str] = frozenset()) -> tuple[list[Run], int]:
+def left(
+    results: Mapping[str, Result], size: Size, options: BenchOptions, tried: Collection[str] = ()
+) -> tuple[list[Run], int]:
     """The runs that are to be trained, as far as is known yet, and how many there are altogether.
 
     tried: ids of runs that were trained already, whatever came of it.
     """
-    results = store.results()
-    runs = wanted(options.workloads, options.methods, store.size, results)
+    runs = wanted(options.workloads, options.methods, size, results)
     kept = {"finished", "diverged"} if options.retry_failed else set(SETTLED)
 
     def is_left(run: Run) -> bool:
@@ -118,7 +120,7 @@ def run_bench(
         except BaseException:
             trainer.stop()
             raise
-    return not session.taken and not left(store, options, frozenset(session.tried))[0]
+    return not session.taken and not left(store.results(), store.size, options, session.tried)[0]
 
 
 class _Session:
@@ -132,7 +134,7 @@ class _Session:
         self.queue = self._plan()
 
     def _plan(self) -> list[Run]:
-        runs, known = left(self.store, self.options, frozenset(self.tried | self.taken))
+        runs, known = left(self.store.results(), self.store.size, self.options, self.tried | self.taken)
         self.watcher.planned(known - len(runs), known)
         return runs
 

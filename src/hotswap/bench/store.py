@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from hotswap.studies.storage.command import without_folders
 from hotswap.studies.storage.ledger import PATIENCE, Kind, creating, explained, opened
 from hotswap.studies.storage.locks import acquire, release
 from hotswap.studies.storage.store import LEDGER
-from hotswap.studies.storage.unit_locks import hold, is_trained
+from hotswap.studies.storage.unit_locks import WAITING, hold, is_trained, trainer, whereabouts
 
 __all__ = ["BenchStore", "is_current"]
 
@@ -99,18 +99,21 @@ class BenchStore:
         self.close()
 
     @contextmanager
-    def holding(self, run: Run) -> Iterator[None]:
-        """Have a run for oneself.
+    def holding(self, run: Run) -> Iterator[Callable[[str], None]]:
+        """Have a run for oneself; the function says where it is trained, if that is not in this process.
 
         Raises:
             UnitTaken: Another process has it.
         """
-        with hold(self.folder, run.id):
-            yield
+        with hold(self.folder, run.id) as annotate:
+            yield annotate
 
-    def is_running(self, run: Run) -> bool:
-        """Whether some process has it."""
-        return is_trained(self.folder, run.id)
+    def running(self, run: Run) -> str | None:
+        """Where a run is being trained; None if it is not, or if a cluster has no room for it yet."""
+        if not is_trained(self.folder, run.id):
+            return None
+        where = whereabouts(self.folder, run.id)
+        return None if where == WAITING else where or f"process {trainer(self.folder, run.id)}"
 
     def record(self, results: Iterable[Result]) -> None:
         """Store what came of runs, in the place of what was stored of them before; all of it, or nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib.metadata import version
 from typing import Any
 
@@ -17,7 +17,7 @@ from hotswap.bench.workloads import WORKLOADS, Task, Workload
 from hotswap.errors import DataError
 from hotswap.studies.running.origin import versions
 
-__all__ = ["train"]
+__all__ = ["train", "training"]
 
 PATIENCE = 2
 """Measurements in a row that are not finite, after which a run is given up. Methods may recover from one."""
@@ -28,6 +28,18 @@ def train(run: Run, device: str = "cpu", watch: Callable[[Point], None] = lambda
 
     watch: is given each measurement when it is made.
     """
+    steps = training(run, device)
+    while True:
+        try:
+            point = next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        watch(point)
+
+
+def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
+    """The same as a generator: it yields each measurement when it is made, and returns the result."""
     workload, method = WORKLOADS.find(run.workload, "workload")(), METHODS.find(run.method, "method")()
     settings = dict(method.configuration(run.configuration).settings)
     origin: dict[str, Any] = {**versions(torch.device(device)), "threads": torch.get_num_threads()}
@@ -45,15 +57,15 @@ def train(run: Run, device: str = "cpu", watch: Callable[[Point], None] = lambda
     with torch.random.fork_rng(_gpus(device)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            training = _begin(run, workload, method, settings, device)
-            budget = training.task.steps
-            _measured(training, torch.device(device), points, watch)
+            begun = _begin(run, workload, method, settings, device)
+            budget = begun.task.steps
+            yield from _measured(begun, torch.device(device), points)
         except DataError as error:
             return ended("missing", _one_line(error))
         except Exception as error:  # of any package; the row says which
             return ended("failed", f"{type(error).__name__}: {_one_line(error)}")
         finally:
-            training = None  # type: ignore[assignment]  # its memory goes to the next run
+            begun = None  # type: ignore[assignment]  # its memory goes to the next run
             gc.collect()
     lost = next((point for point in points if not point.finite), None)
     if lost is not None and not points[-1].finite:
@@ -67,7 +79,7 @@ def _begin(run: Run, workload: Workload, method: Method, settings: dict[str, Any
     return method.begin(task, settings, run.seed)
 
 
-def _measured(training: Training, device: torch.device, points: list[Point], watch: Callable[[Point], None]) -> None:
+def _measured(training: Training, device: torch.device, points: list[Point]) -> Generator[Point, None, None]:
     """Train, and measure at every moment that there is a row for."""
     batches = training.task.minibatches()
     steps, seconds = 0, 0.0
@@ -81,7 +93,7 @@ def _measured(training: Training, device: torch.device, points: list[Point], wat
             torch.cuda.synchronize(device)
         seconds += time.perf_counter() - began
         points.append(Point(percent, float(training.cost), steps, seconds, *training.measure()))
-        watch(points[-1])
+        yield points[-1]
         if len(points) >= PATIENCE and not any(point.finite for point in points[-PATIENCE:]):
             return
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hotswap.cli.bench_clustered import run_bench_on_ray
+from hotswap.cli.bench_watching import UNDER_WAY, BenchWatching
+from hotswap.cli.clustered import Address, OnRay, PerUnitAmounts, Place, check_for_ray
 from hotswap.cli.console import err, make_folder, need, out, plain, say
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.errors import SettingError
 
 if TYPE_CHECKING:
     from hotswap.bench.running import BenchOptions
-    from hotswap.bench.runs import Point, Result, Run
+    from hotswap.bench.runs import Result, Run
 
 app = typer.Typer(
     help="Compare methods that need no tuning, on the same workloads at the same cost; stop and go on at any time.",
@@ -87,6 +87,11 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Train again what has raised an error, too.")
     ] = False,
+    on: Annotated[
+        Place, typer.Option(help="In processes here, or many at once on ray: this machine's, or a cluster's.")
+    ] = Place.HERE,
+    address: Address = None,
+    per_unit: PerUnitAmounts = None,
 ) -> None:
     """Train what is not there yet, or go on with it.
 
@@ -94,26 +99,39 @@ def run(
     A method that diverges or fails, and one whose package is missing, has a row that says so. The tuned reference is
     chosen when its search is complete, and is trained then; so is the second configuration of a method that fails.
     Several processes may work on one folder.
+
+    With `--on ray`, each run is a unit, that is a task of a Ray cluster, and this command, the only one that writes to
+    the folder, writes down what comes of them. A run whose node or process dies begins anew elsewhere; one whose
+    process has died three times has a row that says so.
     """
     from hotswap.bench.running import run_bench
     from hotswap.bench.store import BenchStore
     from hotswap.bench.workers import Workers
     from hotswap.studies.running.train import device_named
 
-    options = _options(workload, method, device, size, retry_failed=retry_failed, stop_after=stop_after)
-    device_named(device)
-    make_folder(out_dir)
-    with BenchStore.create(out_dir, size.value) as store:
-        try:
+    def options(on_device: str) -> BenchOptions:
+        return _options(workload, method, on_device, size, retry_failed=retry_failed, stop_after=stop_after)
+
+    try:
+        if on is Place.RAY:
+            if jobs > 1:
+                raise SettingError("--jobs is for processes on this machine; on ray, say what a run has by --per-unit.")
+            complete, signals = run_bench_on_ray(out_dir, size.value, device, options, OnRay(address, per_unit or ()))
+        else:
+            check_for_ray({"--address": address, "--per-unit": per_unit}, "benchmarks")
+            chosen = options(device)
+            device_named(device)
+            make_folder(out_dir)
             with (
-                _Watching() as watching,
-                stopped_by_signals(watching.say, "the runs that are under way") as signals,
+                BenchStore.create(out_dir, size.value) as store,
+                BenchWatching() as watching,
+                stopped_by_signals(watching.say, UNDER_WAY) as signals,
                 Workers(jobs, device, context.obj or ()) as workers,
             ):
-                complete = run_bench(store, options, workers, watching, lambda: bool(signals))
-        except KeyboardInterrupt:
-            err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
-            raise typer.Exit(130) from None
+                complete = run_bench(store, chosen, workers, watching, lambda: bool(signals))
+    except KeyboardInterrupt:
+        err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
+        raise typer.Exit(130) from None
     if signals:
         err.print("Stopped. Run the same command again to go on.")
         raise typer.Exit(128 + signals[0])
@@ -172,7 +190,8 @@ def status(folder: BenchFolder, workload: WorkloadNames = None, method: MethodNa
     with BenchStore.open(folder) as store:
         results = store.results()
         runs = wanted(workload or sorted(WORKLOADS), method or list(METHODS), store.size, results)
-        states = {run.id: _state(run, results, running=store.is_running(run)) for run in runs}
+        where = {run.id: place for run in runs if (place := store.running(run)) is not None}
+        states = {run.id: _state(run, results, running=run.id in where) for run in runs}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for one in runs:
         counts.setdefault((one.workload, one.method), Counter())[states[one.id]] += 1
@@ -183,6 +202,8 @@ def status(folder: BenchFolder, workload: WorkloadNames = None, method: MethodNa
     for (one_workload, one_method), found in counts.items():
         table.add_row(one_workload, one_method, *(str(found[name] or "") for name in names))
     out.print(table)
+    for run_id, place in where.items():
+        out.print(f"{run_id}: running ({place})", highlight=False, markup=False, soft_wrap=True)
     for sentence in troubles(results.values()):
         out.print(sentence, highlight=False, markup=False, soft_wrap=True)
     ended = sum(state not in ("running", "left") for state in states.values())
@@ -265,57 +286,3 @@ def _state(run: Run, results: dict[str, Result], *, running: bool) -> str:
     if running:
         return "running"
     return results[run.id].state if run.id in results else "left"
-
-
-class _Watching:
-    """A bar for all runs, and one for each that is under way."""
-
-    def __init__(self) -> None:
-        columns = (
-            TextColumn("{task.description:<52}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-            TimeElapsedColumn(),
-        )
-        self.progress = Progress(*columns, console=out, disable=not out.is_terminal)
-        self.all = self.progress.add_task("all runs", total=None, unit="runs")
-        self.bars: dict[Run, TaskID] = {}
-        self.began: dict[Run, float] = {}
-        self.lock = threading.Lock()
-
-    def __enter__(self) -> _Watching:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.progress.stop()
-
-    def say(self, text: str) -> None:
-        """See `Watcher`."""
-        self.progress.console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
-
-    def planned(self, done: int, known: int) -> None:
-        """See `Watcher`."""
-        self.progress.update(self.all, completed=done, total=known)
-
-    def begins(self, run: Run) -> None:
-        """See `Watcher`."""
-        with self.lock:
-            self.began[run] = time.monotonic()
-            self.bars[run] = self.progress.add_task(run.id, total=100, unit="%")
-
-    def measured(self, run: Run, point: Point) -> None:
-        """See `Watcher`."""
-        self.progress.update(self.bars[run], completed=point.percent)
-
-    def ends(self, result: Result) -> None:
-        """See `Watcher`."""
-        run = result.run
-        with self.lock:
-            self.progress.remove_task(self.bars.pop(run))
-            seconds = time.monotonic() - self.began.pop(run)
-        if result.state != "finished":
-            self.say(f"{run.id}: {result.state}: {result.reason}")
-        elif not out.is_terminal:
-            self.say(f"{run.id}: finished after {seconds:.0f} s")

@@ -1,24 +1,50 @@
-"""`hotswap study run --on ray`: what is asked, what is shown, and how it ends."""
+"""`--on ray`: what is asked about it, and what a study shows and how it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotswap.cli.console import err, make_folder, need, out, plain, say
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.cli.watching import Watching
+from hotswap.errors import SettingError
 
 if TYPE_CHECKING:
     from hotswap.cluster import Outcome
     from hotswap.studies import StudySpec
     from hotswap.studies.running.train import RunOptions
 
-__all__ = ["OnRay", "run_on_ray"]
+__all__ = ["Address", "OnRay", "PerUnitAmounts", "Place", "check_for_ray", "run_on_ray"]
+
+
+class Place(StrEnum):
+    """Where units are trained."""
+
+    HERE = "here"
+    RAY = "ray"
+
+
+Address = Annotated[
+    str | None,
+    typer.Option(help="Of a Ray cluster: auto, or host:port. Without it, Ray starts here.", metavar="ADDRESS"),
+]
+PerUnitAmounts = Annotated[
+    list[str] | None,
+    typer.Option(help="What a unit has on ray: cpu=2, gpu=1, or gpu=0.5 for half of one.", metavar="NAME=AMOUNT"),
+]
+
+
+def check_for_ray(given: Mapping[str, object], what: str) -> None:
+    """Raise a SettingError if one of these options was given, which are for a cluster, and none was asked for."""
+    for name, value in given.items():
+        if value:
+            raise SettingError(f"{name} is for {what} on a cluster; add --on ray, or leave it out.")
 
 
 @dataclass(frozen=True)
@@ -27,7 +53,7 @@ class OnRay:
 
     address: str | None
     per_unit: Sequence[str]
-    storage: str | None
+    storage: str | None = None
 
 
 def run_on_ray(spec: StudySpec, out_dir: Path, options: RunOptions, folder: Path | None, on: OnRay) -> None:
@@ -37,7 +63,8 @@ def run_on_ray(spec: StudySpec, out_dir: Path, options: RunOptions, folder: Path
     from hotswap.cluster.joining import join
     from hotswap.data import load
     from hotswap.studies import plan
-    from hotswap.studies.running.clustered import check_unwritten, run_on_cluster
+    from hotswap.studies.running.clustered import run_on_cluster
+    from hotswap.studies.storage.one_writer import check_unwritten
     from hotswap.studies.storage.store import Store
 
     per_unit = PerUnit.parse(on.per_unit, device=options.device)

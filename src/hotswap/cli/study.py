@@ -11,7 +11,7 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hotswap.cli.clustered import OnRay, run_on_ray
+from hotswap.cli.clustered import Address, OnRay, PerUnitAmounts, Place, check_for_ray, run_on_ray
 from hotswap.cli.console import err, make_folder, need, out, say
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.cli.watching import Watching, duration
@@ -30,13 +30,6 @@ class PrecisionName(StrEnum):
 
     FP32 = "fp32"
     TF32 = "tf32"
-
-
-class Place(StrEnum):
-    """Where units are trained."""
-
-    HERE = "here"
-    RAY = "ray"
 
 
 KNOWN = ", ".join(f"`{name}`" for name in STUDIES)
@@ -65,14 +58,8 @@ def run(
     on: Annotated[
         Place, typer.Option(help="Unit after unit here, or many at once on ray: this machine's, or a cluster's.")
     ] = Place.HERE,
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of a Ray cluster: auto, or host:port. Without it, Ray starts here.", metavar="ADDRESS"),
-    ] = None,
-    per_unit: Annotated[
-        list[str] | None,
-        typer.Option(help="What a unit has on ray: cpu=2, gpu=1, or gpu=0.5 for half of one.", metavar="NAME=AMOUNT"),
-    ] = None,
+    address: Address = None,
+    per_unit: PerUnitAmounts = None,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -103,9 +90,7 @@ def run(
     if on is Place.RAY:
         run_on_ray(spec, out_dir, options, folder, OnRay(address, per_unit or (), storage))
         return
-    for name, given in (("--address", address), ("--per-unit", per_unit), ("--storage", storage)):
-        if given:
-            raise SettingError(f"{name} is for studies on a cluster; add --on ray, or leave it out.")
+    check_for_ray({"--address": address, "--per-unit": per_unit, "--storage": storage}, "studies")
     device_named(device)
     make_folder(out_dir)
     with out.status(f"Loading {spec.dataset} ..."):

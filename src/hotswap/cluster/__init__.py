@@ -1,7 +1,8 @@
 """Units of work on a Ray cluster: what travels, who writes, and what happens when something dies.
 
-Nothing here knows what a unit is. A study (`hotswap.studies.running.clustered`) gives it three things: `Work`, which a
-worker does; a `Keeper`, which writes down what comes of it; and what one unit needs (`PerUnit`).
+Nothing here knows what a unit is. A study (`hotswap.studies.running.clustered`) or a benchmark
+(`hotswap.bench.clustered`) gives it three things: `Work`, which a worker does; a `Keeper`, which writes down what comes
+of it; and what one unit needs (`PerUnit`).
 
     command ── Dispatch ── one Ray task a unit ──> worker: Work, at a Desk
        ▲                                              │
@@ -19,6 +20,9 @@ The decisions, each in one place:
   recorded again, in the place of what was there.
 - **Three failures without a new checkpoint between them are the end** of a unit, and of no other. A node that dies is
   no failure of the units on it.
+- **Units may follow from others**: whenever some have been put down, the command is asked for more, and those go first.
+- **A unit keeps its core.** While a task's own thread waits for Ray, its core goes to another task; so a second thread
+  waits.
 - **Stopping is asked for, not forced**: workers look at a switch twice a second, at the end of an epoch.
 - **A node with other versions of hotswap or torch gets no units.** It is asked when the command begins, and again by
   every unit, since nodes come and go.

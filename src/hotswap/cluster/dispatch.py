@@ -73,16 +73,23 @@ class Dispatch:
         self._failures: dict[str, int] = {}
         self._failed: dict[str, str] = {}
         self._finished = self._left = self._room = 0
-        self._surveyed, self._stopping = -SURVEY, False
+        self._surveyed, self._stopping, self._ended = -SURVEY, False, False
 
-    def run(self, pieces: Iterable[Piece]) -> Outcome:
-        """Do all units, or what can be done of them until asked to stop."""
+    def run(self, pieces: Iterable[Piece], more: Callable[[], Iterable[Piece]] = lambda: ()) -> Outcome:
+        """Do all units, or what can be done of them until asked to stop.
+
+        more: is asked, whenever units have been put down, for those that follow from them. They go first, since others
+        may follow from them in turn.
+        """
         self._waiting.extend(pieces)
         try:
             while self._waiting or self._tries:
                 self._look_around()
                 self._fill()
                 self._take(self._ready(list(self._tries), BREATH))
+                if self._ended and not self._stopping:
+                    self._waiting.extendleft(reversed(list(more())))
+                self._ended = False
         finally:
             for stream in self._tries:
                 with suppress(RayError):
@@ -189,6 +196,7 @@ class Dispatch:
     def _put_down(self, one: _Try, *, finished: bool) -> None:
         del self._tries[one.stream]
         self._keeper.put_down(one.piece.id, finished=finished)
+        self._ended = True
         self._finished += finished
         self._left += not finished
 
@@ -211,7 +219,8 @@ class Dispatch:
             return
         del self._tries[one.stream]
         self._failed[unit] = why
-        self._keeper.put_down(unit, finished=False, error=whole)
+        self._keeper.put_down(unit, finished=False, error=f"{why}\n\n{whole}")
+        self._ended = True
 
 
 def _last_line(error: RayTaskError) -> str:

@@ -100,7 +100,10 @@ class Keeper(Protocol):
         """A try has failed, or a node died; there will be another."""
 
     def put_down(self, unit: str, *, finished: bool, error: str = "") -> None:
-        """Let go of a unit: finished, stopped at a checkpoint, or failed for good."""
+        """Let go of a unit: finished, stopped at a checkpoint, or failed for good.
+
+        error: why it failed; the first line has it in short.
+        """
 
 
 @dataclass(frozen=True)

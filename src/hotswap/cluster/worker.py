@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import ray
@@ -85,21 +86,24 @@ class StreamDesk:
 def work_on(references: list[Any], packed: bytes) -> Iterator[tuple[str, Any]]:
     """Do a unit's work, and yield what the command is to know: when it began, what was posted, and how it ended."""
     yield "began", Where(socket.gethostname(), os.getpid())
-    work, shared = ray.get(references)
-    payload, checkpoints, uri, folder, switch = cloudpickle.loads(packed)
+    # While a task's own thread waits for Ray, its core is free for another task, which stays. So another thread waits.
+    with ThreadPoolExecutor(1) as aside:
+        work, shared = aside.submit(ray.get, references).result()
+        payload, checkpoints, uri, folder, switch = cloudpickle.loads(packed)
 
-    def switched() -> bool:
-        try:
-            return bool(ray.get(switch.is_on.remote(), timeout=20 * GLANCE))
-        except ray.exceptions.GetTimeoutError:
-            return False  # busy, it seems
-        except ray.exceptions.RayError:
-            return True  # the command is gone
+        def is_on() -> bool:
+            try:
+                return bool(ray.get(switch.is_on.remote(), timeout=20 * GLANCE))
+            except ray.exceptions.GetTimeoutError:
+                return False  # busy, it seems
+            except ray.exceptions.RayError:
+                return True  # the command is gone
 
-    desk = StreamDesk(checkpoints, None if uri is None else Storage(uri), folder, switched)
-    finished = False
-    if not desk.stopping():
-        for state in work(payload, shared, desk):
-            finished = state
-            yield "posts", desk.take()
-    yield "ended", finished
+        storage = None if uri is None else Storage(uri)
+        desk = StreamDesk(checkpoints, storage, folder, lambda: aside.submit(is_on).result())
+        finished = False
+        if not desk.stopping():
+            for state in work(payload, shared, desk):
+                finished = state
+                yield "posts", desk.take()
+        yield "ended", finished

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,13 @@ class Dataset:
     def test_inputs(self, *, flat: bool = True) -> NDArray[np.float32]:
         """Return the test images in the form of `train_inputs`, a fresh array."""
         return self._as_inputs(self.test_images, flat)
+
+    def with_own_labels(self) -> Dataset:
+        """The same, with labels that can be written to.
+
+        Arrays that lie in memory that processes share cannot be, which torch warns of when it makes tensors of them.
+        """
+        return replace(self, train_labels=self.train_labels.copy(), test_labels=self.test_labels.copy())
 
     def _as_inputs(self, images: NDArray[np.uint8], flat: bool) -> NDArray[np.float32]:
         colours_last = images if images.ndim == 4 else images[..., None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +21,11 @@ class Autoencoder(Workload):
 
     title = "a sigmoid autoencoder on MNIST"
     measured = "cross entropy per pixel on validation images"
+    data = MappingProxyType({"full": "mnist", "smoke": "digits"})
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""
-        images = Images.of("mnist" if size == "full" else "digits", device, flat=True)
+        images = Images.of(self.data[size], device, flat=True)
         pixels = images.train_x.shape[1]
         inner, steps = ((256, 64, 16), 4000) if size == "full" else ((24, 8), 80)
         model = seeded(lambda: autoencoder((pixels, *inner)), seed).to(device)

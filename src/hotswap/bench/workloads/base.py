@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -74,6 +74,8 @@ class Workload(ABC):
     """What is special about it."""
     wants_gpu: ClassVar[bool] = False
     """Whether its full size takes a GPU."""
+    data: ClassVar[Mapping[Size, str]] = {}
+    """By size, the name of the data set that it loads, if it does: a command sends it to the nodes of a cluster."""
     version: ClassVar[int] = 1
 
     @abstractmethod

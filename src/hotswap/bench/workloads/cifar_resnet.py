@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -69,11 +70,12 @@ class CifarResnet(Workload):
     measured = "validation error"
     kinds = frozenset({"batch norm"})
     wants_gpu = True
+    data = MappingProxyType({"full": "cifar10", "smoke": "digits"})
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""
         full = size == "full"
-        images = Images.of("cifar10" if full else "digits", device, flat=False)
+        images = Images.of(self.data[size], device, flat=False)
         if not full:  # grey, and three times the same
             images = images._replace(
                 train_x=images.train_x.expand(-1, 3, -1, -1), test_x=images.test_x.expand(-1, 3, -1, -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -40,10 +42,11 @@ class FashionConvolution(Workload):
     measured = "validation error"
     kinds = frozenset({"batch norm"})
     wants_gpu = True
+    data = MappingProxyType({"full": "fashion_mnist", "smoke": "digits"})
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""
-        images = Images.of("fashion_mnist" if size == "full" else "digits", device, flat=False)
+        images = Images.of(self.data[size], device, flat=False)
         widths, steps, batch_size = ((32, 64, 128), 4000, 128) if size == "full" else ((4, 8), 80, 32)
         model = seeded(lambda: convolutions(1, widths), seed).to(device)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -18,10 +20,11 @@ class PaperNetwork(Workload):
 
     title = "the paper's network on MNIST"
     measured = "validation error"
+    data = MappingProxyType({"full": "mnist", "smoke": "digits"})
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""
-        images = Images.of("mnist" if size == "full" else "digits", device, flat=True)
+        images = Images.of(self.data[size], device, flat=True)
         hidden, steps = (PAPER_HIDDEN, 4600) if size == "full" else ((16,), 80)
         model = multilayer_perceptron((images.train_x.shape[1], *hidden, 10), seed=seed).to(device)
         return Task(

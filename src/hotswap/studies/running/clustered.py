@@ -8,8 +8,8 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from hotswap.cluster.storage import Storage
 from hotswap.data import Dataset
 from hotswap.ensemble.snapshots import latest_bytes, save_bytes
 from hotswap.errors import StudyError, UnitTaken
-from hotswap.extensions import LOADED
+from hotswap.extensions import loaded_texts
 from hotswap.files import write_text
 from hotswap.studies.running.assemble import check_size
 from hotswap.studies.running.keeping import FolderKeeper
@@ -30,11 +30,11 @@ from hotswap.studies.running.posting import Post, StudyWork
 from hotswap.studies.running.train import Listener, RunOptions
 from hotswap.studies.specification.plan import Unit, plan
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.locks import acquire, holder, is_locked, release
+from hotswap.studies.storage.one_writer import only_writer
 from hotswap.studies.storage.store import Store
-from hotswap.studies.storage.unit_locks import trained_units, trainer
+from hotswap.studies.storage.unit_locks import WAITING
 
-__all__ = ["check_unwritten", "run_on_cluster"]
+__all__ = ["run_on_cluster"]
 
 _KEPT = 2  # checkpoints of a unit, as in a folder
 _POSTS = {
@@ -59,11 +59,10 @@ def run_on_cluster(
     """
     check_size(data, study)
     deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
-    files = tuple((path.name, path.read_text(encoding="utf-8")) for path in LOADED)
     on_worker = replace(options, stop_after=None)  # the command looks at its clock
-    work = StudyWork(uuid4().hex, study.to_dict(), on_worker, cluster.per_unit.threads, files)
+    work = StudyWork(uuid4().hex, study.to_dict(), on_worker, cluster.per_unit.threads, loaded_texts())
     units = {unit.id: unit for unit in plan(study, options.max_runs) if store.finished(unit) < study.epochs}
-    with _only_writer(store.folder), _StudyKeeper(store, study, units, listener) as keeper:
+    with only_writer(store.folder), _StudyKeeper(store, study, units, listener) as keeper:
         dispatch = Dispatch(
             cluster,
             work,
@@ -73,37 +72,6 @@ def run_on_cluster(
             asked_to_stop=lambda: time.monotonic() >= deadline or asked_to_stop(),
         )
         return dispatch.run(Piece(unit.id, unit) for unit in units.values())
-
-
-def check_unwritten(folder: Path) -> None:
-    """Raise a StudyError if another process writes to a study's folder."""
-    lock = _keeper_lock(folder)
-    if is_locked(lock):
-        raise _written(folder, holder(lock))
-    for unit in trained_units(folder):
-        raise _written(folder, trainer(folder, unit))
-
-
-@contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    lock = acquire(_keeper_lock(folder), 0.0)
-    if lock is None:
-        raise _written(folder, holder(_keeper_lock(folder)))
-    try:
-        yield
-    finally:
-        release(lock)
-
-
-def _keeper_lock(folder: Path) -> Path:
-    return folder / "units" / ".keeper.lock"
-
-
-def _written(folder: Path, pid: int | None) -> StudyError:
-    return StudyError(
-        f"{folder} is being written to by {f'process {pid}' if pid else 'another process'}, and a study on a cluster "
-        "has one writer; wait for it, or stop it, or name another folder."
-    )
 
 
 def _storage_folder(store: Store) -> str:
@@ -138,7 +106,7 @@ class _StudyKeeper:
             self._listener.say(str(taken))
             return False
         self._held[unit] = held
-        self._annotate[unit]("waiting for room")
+        self._annotate[unit](WAITING)
         self._keepers[unit] = FolderKeeper(self._store, self._units[unit])
         return True
 
@@ -185,7 +153,7 @@ class _StudyKeeper:
             ) from None
 
     def interrupted(self, unit: str, why: str) -> None:
-        self._annotate[unit]("waiting for room")
+        self._annotate[unit](WAITING)
         self._listener.say(f"{unit} was interrupted: {why}. It goes on from its last checkpoint.")
 
     def put_down(self, unit: str, *, finished: bool, error: str = "") -> None:

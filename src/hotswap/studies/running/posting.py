@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -14,7 +12,7 @@ from torch import Tensor
 from hotswap.cluster import Desk
 from hotswap.data import Dataset
 from hotswap.ensemble.snapshots import Snapshot, from_bytes, to_bytes
-from hotswap.extensions import load_file
+from hotswap.extensions import load_texts
 from hotswap.studies.running.assemble import Held
 from hotswap.studies.running.train import RunOptions, Training, set_up
 from hotswap.studies.specification.plan import Unit
@@ -112,15 +110,9 @@ class StudyWork:
             torch.cuda.empty_cache()  # for those who share the GPU
 
     def _prepare(self, data: Dataset) -> tuple[StudySpec, Held]:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in self.files:
-                path = Path(folder) / name
-                path.write_text(text, encoding="utf-8")
-                load_file(path)
+        load_texts(self.files)
         study = StudySpec.from_dict(self.study)
-        # Arrays from Ray's object store cannot be written to, which torch warns of.
-        ours = replace(data, train_labels=data.train_labels.copy(), test_labels=data.test_labels.copy())
-        return study, set_up(study, ours, self.options)
+        return study, set_up(study, data.with_own_labels(), self.options)
 
 
 _PREPARED: dict[str, tuple[StudySpec, Held]] = {}

@@ -10,7 +10,10 @@ from pathlib import Path
 from hotswap.errors import UnitTaken
 from hotswap.studies.storage.locks import acquire, annotate, holder, is_locked, note, release
 
-__all__ = ["check_free", "hold", "is_trained", "trained_units", "trainer", "whereabouts"]
+__all__ = ["WAITING", "check_free", "hold", "is_trained", "trained_units", "trainer", "whereabouts"]
+
+WAITING = "waiting for room"
+"""Where a unit is trained that a command has taken up and a cluster has no room for yet."""
 
 _GLANCE = 0.25  # seconds to insist on a unit's lock: who asks whether it is free holds it for an instant
 
