@@ -18,7 +18,6 @@ from hotswap.report.extensions import (
     findings,
     group_of,
     prize,
-    shipped_results,
 )
 from hotswap.report.extensions.tables import (
     epoch_grid,
@@ -52,9 +51,10 @@ def results(name: str) -> Results | None:
         return None
 
 
+@cache
 def compared(found: Results) -> Comparison:
     """Beside rivals from the paper's study."""
-    comparison = compare(found, shipped_results())
+    comparison = compare(found, results("paper"))
     assert comparison is not None, "the study has no variants of hot swapping"
     return comparison
 

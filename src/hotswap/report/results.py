@@ -35,7 +35,7 @@ from hotswap.studies.storage.store import LEDGER, Store
 __all__ = ["Results", "load_results"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # two tables cannot be compared as one, and the same one is compared often
 class Results:
     """A study's tables, each empty where there is none, and what is missing."""
 

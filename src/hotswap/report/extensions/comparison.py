@@ -280,9 +280,11 @@ def _curves(singles: dict[str, pd.DataFrame], sgd: pd.DataFrame) -> pd.DataFrame
     columns = [name for name in _setting_columns(sgd) if name != "batch_size"]
     filled = sgd.assign(train_nll=sgd["train_nll"].fillna(math.inf))
     medians = filled.groupby(["batch_size", "epoch", *columns], dropna=False)["train_nll"].median()
+    tenths = []
     for (size, epoch), values in medians.groupby(level=["batch_size", "epoch"]):
         best = values.nsmallest(tenth(len(values)))
         row = {"who": "sgd tenth", "batch_size": size, "epoch": epoch, "cost": float(epoch), "train_nll": best.median()}
-        row |= {"low": best.min(), "high": best.max()}
-        parts.append(pd.DataFrame([row]).set_index(["who", "batch_size", "epoch"]))
+        tenths.append(row | {"low": best.min(), "high": best.max()})
+    if tenths:
+        parts.append(pd.DataFrame(tenths).set_index(["who", "batch_size", "epoch"]))
     return pd.concat(parts).sort_index()
