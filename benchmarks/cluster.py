@@ -30,7 +30,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.measuring import describe, keep
 from hotswap.cluster import Checkpoint, PerUnit, Piece, Stored, Where, Work
@@ -279,33 +278,28 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     console, device = Console(width=110), torch.device("cpu")
+    console.print(f"{describe(device)}, {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with console.status("empty units"), started(1) as joined:
             beside = overhead(joined, options.units)
+        console.print(f"An empty unit: {1e3 * beside:.1f} ms.")
         with console.status("rows"), started(4) as joined:
             kept = keeper(joined, folder / "rows", max(1, options.rows // 400))
+        console.print(kept)
         with console.status("in turn"):
             in_turn = turn_by_turn(folder / "in turn", options.epochs)
         rows = []
         for workers in (1, 2, 4):
             with console.status(f"{workers} workers"):
                 rows.append(efficiency(workers, folder, in_turn, options.epochs))
+            console.print(rows[-1], f"{rows[-1].share:.0%}")
         with console.status("sleepers"), started(8) as joined:
             slept = sleepers(joined, folder / "sleepers", options.sleepers, options.sleep)
+        console.print(slept, f"{1e3 * slept.beyond:.1f} ms beyond its sleep")
         with console.status("before and after"):
             planned, reported = planning(folder / "planned", options.runs), reporting(folder / "report")
-    table = Table(title=f"{describe(device)}, {os.cpu_count()} cores")
-    for heading in ("workers", "in turn, s", "on Ray, s", "workers there already, s", "efficiency"):
-        table.add_column(heading, justify="right")
-    for one in rows:
-        table.add_row(
-            str(one.workers), f"{one.in_turn:.1f}", f"{one.first:.1f}", f"{one.again:.1f}", f"{one.share:.0%}"
-        )
-    console.print(table)
-    console.print(
-        f"An empty unit: {1e3 * beside:.1f} ms. {kept}. {slept}, {1e3 * slept.beyond:.1f} ms beyond its sleep."
-    )
+        console.print(f"Planning a run: {1e6 * planned:.0f} µs; the report: {reported:.1f} s.")
     if options.keep is not None:
         more = {"overhead": beside, "keeper": asdict(kept), "sleepers": asdict(slept), "cores": os.cpu_count()}
         more |= {"planning": planned, "reporting": reported}
