@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -196,6 +197,9 @@ def test_what_is_missing_is_said() -> None:
     assert any(s.startswith("AdamW has scores on 1 of 2 workloads") for s in coverage(few, scores(few)))
     one = {name: result for name, result in results.items() if not name.endswith("-adamw-default-4")}
     assert "AdamW on `autoencoder` has 4 of 5 seeds." in coverage(one, scores(one))
+    fewer = {name: result for name, result in results.items() if not name.endswith("-default-4")}
+    (told,) = (sentence for sentence in coverage(fewer, scores(fewer)) if "seeds" in sentence)
+    assert re.match(r"\d+ pairs of a method and a workload have fewer seeds than planned", told)
     section = section_data(results)
     assert section is not None
     assert any("dog (default), seeds 0, 1, 2, 3, 4: missing." in told for told in section["troubles"])

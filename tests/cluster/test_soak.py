@@ -31,11 +31,19 @@ def places(folder: Path) -> list[int]:
         return [int(unit.where.rpartition(" ")[2]) for unit in store.summary().units if "process" in unit.where]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study on one machine, where nobody is killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(folder, STUDY, listener=Quiet())
+    return folder
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("stored", [False, True])
-def test_twenty_kills_change_nothing(tmp_path: Path, stored: bool) -> None:
+def test_twenty_kills_change_nothing(whole: Path, tmp_path: Path, stored: bool) -> None:
     dice = random.Random(0)
-    file, out, whole = tmp_path / "study.toml", tmp_path / "out", tmp_path / "whole"
+    file, out = tmp_path / "study.toml", tmp_path / "out"
     file.write_text(TOML.format(epochs=STUDY.epochs), encoding="utf-8")
     storage = ("--storage", str(tmp_path / "storage")) if stored else ()
     kills: list[str] = []
@@ -63,5 +71,4 @@ def test_twenty_kills_change_nothing(tmp_path: Path, stored: bool) -> None:
                 code = process.wait(PATIENCE)
             assert code in (0, -signal.SIGKILL), (tmp_path / "said").read_text()
     assert len(kills) == KILLS, "the study ended too early; give it more epochs"
-    run(whole, STUDY, listener=Quiet())
     assert_same(out, whole)

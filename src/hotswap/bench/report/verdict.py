@@ -36,6 +36,9 @@ __all__ = [
 RIVALS = ("adamw", "schedule_free", "prodigy")
 """What most people would take instead: sentences name these, and tables all."""
 
+NAMED = 4
+"""So many methods with too few seeds are named one by one."""
+
 Table = Mapping[str, Mapping[str, Score]]
 """By method, then by workload: its first configuration, where it has a score."""
 
@@ -113,11 +116,13 @@ def coverage(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
         said.append(f"Without a complete search for the reference, so without scores: {_listed(map(_code, waiting))}.")
     if never:
         said.append(f"Not run yet: {_listed(map(_code, never))}.")
-    said += [
+    few = [
         f"{label(score.method, score.configuration)} on `{score.workload}` has {score.seeds} of {seeds} seeds."
         for score in found
         if score.workload in WORKLOADS and score.seeds < (seeds := len(reporting_seeds(score.workload)))
     ]
+    many = f"{len(few)} pairs of a method and a workload have fewer seeds than planned; the tables say how many."
+    said += few if len(few) <= NAMED else [many]
     partly = [row for row in overall(found) if row.workloads < len(there)]
     said += [
         f"{label(row.method)} has scores on {row.workloads} of {len(there)} workloads, and is left out where means are "
