@@ -18,6 +18,7 @@ from hotswap.report import Results, judge, load_results, write, write_report
 from hotswap.report.choices import chosen, rates_of
 from hotswap.report.claims import worth_showing
 from hotswap.report.extensions import compare, prize
+from hotswap.report.extensions.costs import with_costs
 from hotswap.report.figures import draw_objective_and_cost, draw_ratios
 from hotswap.report.figures.ratios import _text
 from hotswap.report.figures.style import styled
@@ -192,3 +193,14 @@ def test_arms_of_one_rate_are_drawn_together(small_study: Results) -> None:
     both = small_study.arms[small_study.arms["run"].str.startswith("momenta-b32") & small_study.arms["arm"].isin(top)]
     expected = both.groupby("epoch")["count"].sum().reindex(tables[32].index, fill_value=0) / 20
     assert np.allclose(tables[32][4], expected)
+
+
+def test_trials_tell_what_passes_do(small_study: Results) -> None:
+    """A trial on the same minibatch takes one pass, so both ways of counting agree, up to the epochs between."""
+    metrics = small_study.metrics[small_study.metrics["algorithm"].isin(["paper", "ucb1", "momenta"])]
+    counted, summed = (with_costs(metrics, names)["cost"] for names in ({"paper", "ucb1", "momenta"}, ()))
+    early = with_costs(metrics)["epoch"] <= 2
+    assert counted[early].to_numpy() == pytest.approx(summed[early].to_numpy())  # every epoch was recorded
+    assert counted.to_numpy() == pytest.approx(summed.to_numpy(), rel=0.15)
+    plain = with_costs(small_study.metrics, {"no_search"})
+    assert (plain["cost"] == plain["epoch"])[plain["algorithm"] == "no_search"].all()

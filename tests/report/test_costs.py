@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotswap.report import Results
 from hotswap.report.extensions.costs import at_cost, reached, with_costs
 from tests.report.made_up import results, row
 
@@ -90,14 +89,3 @@ def test_a_run_that_diverged_counts_as_infinite() -> None:
     rows = with_costs(frame([row("sgd", epoch=e, train_nll=v) for e, v in ((1, 1.0), (2, NAN))]))
     assert reached(rows, 2)["train_nll"].tolist() == [INF]
     assert reached(rows, 1)["train_nll"].tolist() == [1.0]
-
-
-def test_trials_tell_what_passes_do(small_study: Results) -> None:
-    """A trial on the same minibatch takes one pass, so both ways of counting agree, up to the epochs between."""
-    metrics = small_study.metrics[small_study.metrics["algorithm"].isin(["paper", "ucb1", "momenta"])]
-    counted, summed = (with_costs(metrics, names)["cost"] for names in ({"paper", "ucb1", "momenta"}, ()))
-    early = with_costs(metrics)["epoch"] <= 2
-    assert counted[early].to_numpy() == pytest.approx(summed[early].to_numpy())  # every epoch was recorded
-    assert counted.to_numpy() == pytest.approx(summed.to_numpy(), rel=0.15)
-    plain = with_costs(small_study.metrics, {"no_search"})
-    assert (plain["cost"] == plain["epoch"])[plain["algorithm"] == "no_search"].all()

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,7 +19,6 @@ from hotswap.report.figures.choices import _bounds
 from hotswap.report.results import Results
 from hotswap.studies import PAPER, SgdFamily
 from hotswap.studies.exchange.shipped import shipped
-from tests.report.conftest import COARSE
 from tests.report.made_up import results, timed
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
@@ -102,8 +100,6 @@ def test_a_report_of_what_there_is(change: Change, thin: Results, tmp_path: Path
     made = replace(thin, metrics=there, arms=thin.arms.merge(there[["run", "epoch"]]))
     written = write_report(made, tmp_path)
     assert {"claims.md", "index.html"} <= {path.name for path in written}
-    for path in tmp_path.glob("*.png"):
-        assert max(matplotlib.image.imread(path).shape) < 4000 / COARSE, path.name
     text = (tmp_path / "claims.md").read_text(encoding="utf-8")
     assert not re.search(r"\bnan\b|\binf\b", text)
     if made.unfinished:

@@ -87,7 +87,7 @@ class Results:
         """How long runs are to train, as far as is known."""
         return max((spec.epochs for spec in self.specs), default=self.last_epoch)
 
-    @property
+    @cached_property
     def unfinished(self) -> str | None:
         """What keeps one from speaking of how runs end; None if all of them have."""
         epochs = self.planned_epochs
