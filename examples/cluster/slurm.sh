@@ -16,4 +16,4 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun ray symmetric-run --address "$head:6379" --min-nodes "$SLURM_JOB_NUM_NODES" \
     --num-cpus "$SLURM_CPUS_PER_TASK" --num-gpus 8 -- \
     hotswap study run paper --out "$HOME/studies/paper" --device cuda --precision tf32 --stop-after 700 \
-    --on ray --address "$head:6379" --per-unit gpu=1,cpu=2 --storage "$SCRATCH/paper"
+    --on ray --address auto --per-unit gpu=1,cpu=2 --storage "$SCRATCH/paper"

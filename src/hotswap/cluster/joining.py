@@ -149,7 +149,8 @@ def _connect(address: str | None, settings: dict[str, Any]) -> None:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
         why = " ".join(str(error).split()).rstrip(".")
-        raise SettingError(f"--address {address} cannot be joined ({why}); {_ADVICE}") from error
+        token = "Where the cluster asks for a token, set RAY_AUTH_MODE=token, or say --address auto on its head."
+        raise SettingError(f"--address {address} cannot be joined ({why}); {_ADVICE} {token}") from error
 
 
 _ADVICE = (
