@@ -25,7 +25,7 @@ from hotswap.report.figures.style import styled
 from hotswap.report.page.beyond import beyond_data
 from hotswap.report.write import BEYOND
 from hotswap.studies import PAPER
-from tests.report.conftest import COARSE
+from tests.report.conftest import COARSE, LARGEST
 from tests.report.made_up import results, row
 from tests.report.variants import TRAINED, made, study, variant_rows
 
@@ -64,7 +64,7 @@ def test_files(report: Path) -> None:
     for path in report.glob("beyond-*.png"):
         picture = matplotlib.image.imread(path)
         assert picture[..., :3].std() > 0.02, path.name
-        assert max(picture.shape) < 4000 / COARSE
+        assert max(picture.shape) < LARGEST / COARSE
 
 
 def test_the_text_has_a_finding_for_each(report: Path) -> None:

@@ -270,15 +270,15 @@ def test_asked_to_stop_it_does_so_at_a_checkpoint(whole: Path, tmp_path: Path) -
     assert_same(tmp_path, whole)
 
 
-def test_ctrl_c_stops_the_command_at_a_checkpoint_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_signal_stops_the_command_at_a_checkpoint_and_loses_nothing(tmp_path: Path) -> None:
     command, folder = toy_command(tmp_path, epochs=100_000)
-    for attempt in range(2):
+    for attempt, number in enumerate((signal.SIGINT, signal.SIGTERM)):
         before = furthest(folder)
         with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             wait_for(process, lambda start=before: furthest(folder) >= start + 5)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             said, complaint = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 128 + signal.SIGINT
+        assert process.returncode == 128 + number
         assert "Stopped at a checkpoint. Run the same command again to go on from it." in complaint
         assert "put aside after" in said  # a line for a file, where no bars can be drawn
         assert (f"going on from the checkpoint after epoch {before}." in said) == bool(attempt)
