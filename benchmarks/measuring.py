@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -26,12 +27,13 @@ def origin(device: torch.device) -> dict[str, str]:
     """What ran here, to stand beside the numbers."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     spec = sys.modules["__main__"].__spec__
+    arguments = " --quick" if "--quick" in sys.argv else ""
     return {
         "device": name,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "date": str(date.today()),
-        "command": f"python -m {spec.name if spec else 'benchmarks'}",
+        "command": f"python -m {spec.name if spec else 'benchmarks'}{arguments}",
     }
 
 
@@ -63,15 +65,17 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def side_by_side(works: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
-    """The mean time of each over `rounds`, taking turns call by call.
+    """The mean time of each over `rounds`, taking turns call by call, in another order each time.
 
     Turns, so that a slow spell of the machine hits all alike, and so that nobody is measured with caches that only a
-    tight loop around one function would have.
+    tight loop around one function would have. Another order, so that nobody always comes after the same one.
     """
     taken = dict.fromkeys(works, 0.0)
+    order, shuffled = list(works), random.Random(0)
     for _ in range(rounds):
-        for name, work in works.items():
-            taken[name] += seconds(work, device)
+        shuffled.shuffle(order)
+        for name in order:
+            taken[name] += seconds(works[name], device)
     return {name: total / rounds for name, total in taken.items()}
 
 
@@ -85,10 +89,10 @@ class PeakMemory(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        known = {id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        given = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+        known = {leaf.untyped_storage()._cdata for leaf in given}
         for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and id(leaf) not in known:
-                storage = leaf.untyped_storage()
+            if isinstance(leaf, torch.Tensor) and (storage := leaf.untyped_storage())._cdata not in known:
                 self._alive.setdefault(StorageWeakRef(storage), storage.nbytes())
         self.peak = max(self.peak, self.now())
         return result

@@ -27,6 +27,8 @@ from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_si
 from benchmarks.networks import Convolutions, Tagger, images, paper_network, pictures, tokens
 
 LANES = 6
+STEPS = 1_000_000
+"""Of the runs; nobody waits for their end."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ def race(network: nn.Module, *, over: bool) -> hotswap.Race:
     """With rates of which none can spoil a run; one that is over after two steps, or one that goes on."""
     base = torch.optim.AdamW(network.parameters(), lr=1e-4)
     rates = {"lr": hotswap.log_grid(1e-4, 1e-5, LANES)}
-    rounds = ((2, 1),) if over else ((10**9, 1),)
-    return hotswap.Race(base, rates, rounds=rounds, least=1, module=network)
+    rounds = ((2 / STEPS, 1),) if over else ((0.5, 1),)
+    return hotswap.Race(base, rates, STEPS, rounds=rounds, least=1, warmup=None, decay=None, module=network)
 
 
 def measure(case: Case, device: torch.device, rounds: int, warm_up: int) -> Times:
@@ -137,7 +139,7 @@ def main() -> None:
         for case in CASES:
             small = "paper" in case.name or device.type == "cuda"
             with console.status(f"{device}: {case.name}"):
-                rounds = (10 if small else 3) if options.quick else (200 if small else 6)
+                rounds = (10 if small else 3) if options.quick else (200 if small else 20)
                 times = measure(case, device, rounds, warm_up=10 if small else 2)
                 told = f"AdamW step {1e3 * times.plain:.3f} ms, racing {times.racing_ratio:.3f}, "
                 console.print(f"{case.name}: {told}after {times.after_ratio:.3f}", soft_wrap=True)

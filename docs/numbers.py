@@ -36,8 +36,8 @@ from beyond import draw  # noqa: E402
 from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
-from race_study import BLOCKS as RACE_STUDY  # noqa: E402
 from raced import BLOCKS as RACED  # noqa: E402
+from same_problem import BLOCKS as SAME_PROBLEM  # noqa: E402
 from scale import BLOCKS as SCALE  # noqa: E402
 from tuning_free import BLOCKS as TUNING_FREE  # noqa: E402
 from tuning_free import draw as draw_benchmark  # noqa: E402
@@ -50,7 +50,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **PRECISION,
     **RACED,
     **BEYOND,
-    **RACE_STUDY,
+    **SAME_PROBLEM,
     **SCALE,
     **TUNING_FREE,
     "commands": commands,

@@ -47,6 +47,23 @@ def step_cost() -> str:
     return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
 
 
+def race_cost() -> str:
+    """A step of six lanes beside six steps of the base, and one after the race beside one."""
+    files = kept("race-cost")
+    rows = [
+        (
+            row["network"],
+            short(file["device"]),
+            f"{1e3 * row['plain']:.1f} ms",
+            *(f"{row[name]:.2f}" for name in ("racing", "over", "memory_racing", "memory_after")),
+        )
+        for file in files
+        for row in file["rows"]
+    ]
+    headings = ("network", "device", "AdamW's step", "racing", "after", "memory, racing", "memory, after")
+    return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
+
+
 def protections() -> str:
     """What it costs to be right."""
     files = kept("protections")
@@ -120,6 +137,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "adam grids": adam_grids,
     "demo": demo,
     "step cost": step_cost,
+    "race cost": race_cost,
     "protections": protections,
     "study speed": study_speed,
 }

@@ -3,11 +3,13 @@
     ā ← ā + (η + 1) / (t + η) · (θ − ā)
 
 with η = 8 is a mean in which the last ninth of the t steps so far counts for most, whenever one stops (Shamir and
-Zhang, "Stochastic Gradient Descent for Non-smooth Optimization", 2013).
+Zhang, "Stochastic Gradient Descent for Non-smooth Optimization", 2013). To look at all weights in every step would take
+as long as a part of the optimizer's step, so the weights of every tenth step stand for the ten that end with it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,24 +22,32 @@ __all__ = ["Average"]
 
 ETA = 8
 
+EVERY = 10
+"""How many steps the weights of one step stand for."""
+
 
 @dataclass
 class Average:
     """The average of some parameters. It changes in place."""
 
     steps: int = 0
+    """All of them, not only those that were looked at."""
     weights: dict[Tensor, Tensor] = field(default_factory=dict, repr=False)
     """By the parameter; in float32 where that is in less."""
 
     def follow(self, parameters: list[Tensor]) -> None:
-        """Count the parameters as they are now."""
+        """Count a step, after which the parameters are as they are now."""
         self.steps += 1
+        if self.steps % EVERY != 1:
+            return
+        since = range(max(self.steps - EVERY, 0) + 1, self.steps + 1)
+        share = 1 - math.prod(1 - (ETA + 1) / (step + ETA) for step in since)
         moving = [parameter for parameter in parameters if parameter.requires_grad]
         for parameter in moving:
             if parameter not in self.weights:
                 self.weights[parameter] = local(parameter).detach().to(torch.float32, copy=True)
         now = [local(parameter).detach().float() for parameter in moving]
-        torch._foreach_lerp_([self.weights[parameter] for parameter in moving], now, (ETA + 1) / (self.steps + ETA))
+        torch._foreach_lerp_([self.weights[parameter] for parameter in moving], now, share)
 
     def place(self) -> None:
         """Give the parameters their averages."""
