@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 from measured import ROOT, table
+from tuning_free import against
 
 from hotswap.errors import StudyError
 from hotswap.report.extensions import shipped_results
@@ -84,6 +85,7 @@ def first_decrease() -> str:
     for cost in found.moments:
         ahead = [str(size) for size in sizes if found.ratio("first_decrease", size, cost) < 1]
         parts.append(f"At the cost of {cost} plain epochs `FirstDecrease()` is ahead {_at(ahead, len(sizes))}.")
+    parts += [told] if (told := against("first_decrease", "hotswap_sgd")) else []
     return "\n\n".join([*parts, f"*Source: `results/first_decrease`. {origin_of(results).sentence()}*"])
 
 

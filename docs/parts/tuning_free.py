@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from measured import ROOT, table
@@ -16,7 +16,7 @@ from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.figures import draw_profile, draw_workload
 from hotswap.bench.report.looks import label, three_digits, title_of
 from hotswap.bench.report.origin import commands, origins
-from hotswap.bench.report.verdict import advice, coverage, each_of_ours, is_ours, scored, verdict
+from hotswap.bench.report.verdict import RIVALS, advice, coverage, each_of_ours, is_ours, scored, verdict
 from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import Score, overall, reported, scores, too_easy
 from hotswap.report.figures.style import save
@@ -86,6 +86,49 @@ def score_table(every: Sequence[Score]) -> str:
     return table(headings, rows)
 
 
+def short_table(every: Sequence[Score]) -> str:
+    """Ours, and what most people would take instead."""
+    kept = (REFERENCE, *RIVALS)
+    rows = [
+        (
+            f"**{label(row.method)}**" if is_ours(row.method) else label(row.method),
+            three_digits(row.mean),
+            three_digits(row.worst) + ("" if row.method == REFERENCE else f" ({row.where.replace('_', ' ')})"),
+        )
+        for row in overall(every)
+        if is_ours(row.method) or row.method in kept
+    ]
+    return table(("", "geometric mean", "worst"), rows)
+
+
+def score_of(method: str, workload: str) -> str:
+    """One number, within a sentence."""
+    every = [] if (found := results()) is None else scores(found)
+    (score,) = [s for s in every if (s.method, s.workload, s.configuration) == (method, workload, FIRST)] or [None]
+    return "–" if score is None else three_digits(score.ratio)
+
+
+def mean_of(method: str) -> str:
+    """Its geometric mean over all workloads, within a sentence."""
+    rows = [] if (found := results()) is None else overall(scores(found))
+    return next((three_digits(row.mean) for row in rows if row.method == method), "–")
+
+
+def against(one: str, other: str) -> str:
+    """Two methods over all workloads where both have a score, in a sentence; or nothing."""
+    every = [] if (found := results()) is None else scores(found)
+    pair = [{s.workload: s.ratio for s in every if (s.method, s.configuration) == (m, FIRST)} for m in (one, other)]
+    both = [(pair[0][name], pair[1][name]) for name in pair[0] if name in pair[1] and not math.isnan(pair[0][name])]
+    if not both:
+        return ""
+    means = [three_digits(math.prod(ratios) ** (1 / len(both))) for ratios in zip(*both, strict=True)]
+    ahead, behind = sum(a < b for a, b in both), sum(a > b for a, b in both)
+    return (
+        f"On the {len(both)} workloads of [the benchmark](benchmark.md) their geometric means are {means[0]} and "
+        f"{means[1]}; `{one}` is ahead on {ahead} and behind on {behind}."
+    )
+
+
 def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:
     """A row for each workload: its reference, and what that reaches."""
     levels = {score.workload: score.median for score in every if score.method == REFERENCE}
@@ -102,10 +145,20 @@ def source(found: Mapping[str, Result]) -> str:
     return f"*Source: `results/{BENCHMARK[0]}`. {'; '.join(origins(found))}. {typed}*"
 
 
-def when() -> str:
-    """Which to use, and which not, as far as the measured workloads tell; or a sentence."""
+def in_short() -> str:
+    """The scores of ours and of a few others, over what they are, and where they come from; or a sentence."""
     found = results()
-    return NOT_YET if found is None else _bullets([*coverage(found, scores(found))[:1], *advice(scores(found))])
+    if found is None:
+        return NOT_YET
+    every = scores(found)
+    where = f"*Source: `results/{BENCHMARK[0]}`. {'; '.join(origins(found))}.*"
+    return "\n\n".join([short_table(every), " ".join(coverage(found, every)), where])
+
+
+def wins_and_losses() -> str:
+    """Of ours and of the others the best, and where ours are ahead, behind or level; or a sentence."""
+    found = results()
+    return NOT_YET if found is None else _bullets(advice(scores(found)))
 
 
 def draw(folder: Path = PICTURES) -> list[Path]:
@@ -141,4 +194,12 @@ def _folded(title: str, text: str) -> str:
     return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"benchmark results": came_of_it, "benchmark advice": when}
+BLOCKS: dict[str, Callable[[], str]] = {
+    "benchmark results": came_of_it,
+    "benchmark in short": in_short,
+    "benchmark advice": wins_and_losses,
+    **{f"mean of {name}": partial(mean_of, name) for name in ("race_adamw", "race_adamw_sgd", "prodigy", "adamw")},
+    "the paper on a transformer": partial(score_of, "hotswap_sgd", "transformer_text"),
+    "AdamW on a transformer": partial(score_of, "adamw", "transformer_text"),
+    "a race on a transformer": partial(score_of, "race_adamw", "transformer_text"),
+}

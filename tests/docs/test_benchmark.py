@@ -19,13 +19,19 @@ from hotswap.bench.scores import overall, scores
 from tests.bench.helpers import by_id, made, whole
 
 tuning_free.results = lambda: None
-assert tuning_free.came_of_it() == tuning_free.when() == tuning_free.NOT_YET
+assert tuning_free.came_of_it() == tuning_free.in_short() == tuning_free.wins_and_losses() == tuning_free.NOT_YET
+assert tuning_free.score_of("adamw", "paper_network") == "–"
 assert tuning_free.draw() == []
 
 found = whole()
 tuning_free.results = lambda: found
-text, advice = tuning_free.came_of_it(), tuning_free.when()
-assert "Scores are over 2 of 8 workloads" in text and "Scores are over 2 of 8 workloads" in advice
+text, short, advice = tuning_free.came_of_it(), tuning_free.in_short(), tuning_free.wins_and_losses()
+assert "Scores are over 2 of 8 workloads" in text and "Scores are over 2 of 8 workloads" in short
+kept = [row for row in overall(scores(found)) if row.method in ("tuned", "adamw", "hotswap_sgd")]
+assert all(tuning_free.label(row.method) in short and f"| {three_digits(row.mean)} |" in short for row in kept)
+assert "DoG" not in short and "SaLSa" not in short
+(one,) = [s for s in scores(found) if (s.method, s.workload) == ("adamw", "paper_network")]
+assert tuning_free.score_of("adamw", "paper_network") == three_digits(one.ratio)
 rows = {line.split(" | ")[0]: line.split(" | ")[1:] for line in text.splitlines() if line.startswith("| ")}
 for row in overall(scores(found)):
     cells = next(rows[name] for name in rows if name.strip("|* ") == tuning_free.label(row.method))
@@ -45,7 +51,7 @@ assert all(f"(pictures/{path.name})" in text for path in drawn)
 
 found = by_id(made("paper_network", "sgd"))
 assert "There are no scores yet" in tuning_free.came_of_it() and "### Scores" not in tuning_free.came_of_it()
-assert "cannot be said" in tuning_free.when()
+assert "cannot be said" in tuning_free.wins_and_losses()
 """
 
 

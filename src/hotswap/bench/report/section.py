@@ -45,6 +45,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
             {
                 "workload": one.workload,
                 "lead": number(one.lead),
+                "standing": one.standing,
                 "ours": {"method": one.ours.method, "score": number(one.ours.ratio)},
                 "other": {"method": one.other.method, "score": number(one.other.ratio)},
             }

@@ -36,6 +36,9 @@ __all__ = [
 RIVALS = ("adamw", "schedule_free", "prodigy")
 """What most people would take instead: sentences name these, and tables all."""
 
+LEVEL = 0.01
+"""Where the better score is no more than so much below the other, nobody is said to be ahead."""
+
 NAMED = 4
 """So many methods with too few seeds are named one by one."""
 
@@ -68,6 +71,11 @@ class Contest:
     def lead(self) -> float:
         """By what factor ours is ahead; below 1 if it is behind."""
         return self.other.ratio / self.ours.ratio
+
+    @property
+    def standing(self) -> int:
+        """1 where ours is ahead, -1 where it is behind, 0 where they are level."""
+        return (self.lead > 1 + LEVEL) - (self.lead < 1 / (1 + LEVEL))
 
 
 def is_ours(method: str) -> bool:
@@ -210,7 +218,7 @@ def _best(rows: Sequence[Overall], there: Sequence[str]) -> list[str]:
         f"Over {_count(len(there), 'workload')}, of {_count(len(rows), 'method')} without tuning: {_champions(rows)}."
     ]
     own = [row for row in rows if is_ours(row.method)]
-    if own and len(own) < len(rows):
+    if own and len(own) < len(rows) and _champions(own) != _champions(rows):
         said.append(f"Of ours: {_champions(own)}.")
     return said
 
@@ -231,13 +239,15 @@ def _by_workload(found: Sequence[Score]) -> list[str]:
     pairs = contests(found)
     if not pairs:
         return []
-    wins = [f"`{one.workload}` ({_short(one.ours)}, {_short(one.other)})" for one in pairs if one.lead > 1]
-    losses = [f"`{one.workload}` ({_short(one.other)}, {_short(one.ours)})" for one in pairs if one.lead < 1]
+    wins = [f"`{one.workload}` ({_short(one.ours)}, {_short(one.other)})" for one in pairs if one.standing > 0]
+    losses = [f"`{one.workload}` ({_short(one.other)}, {_short(one.ours)})" for one in pairs if one.standing < 0]
+    level = [f"`{one.workload}` ({_short(one.ours)}, {_short(one.other)})" for one in pairs if one.standing == 0]
     count = _count(len(pairs), "workload")
-    return [
+    said = [
         f"The best of ours is ahead of the best of the others on {len(wins)} of {count}{_after(wins)}.",
         f"It is behind on {len(losses)} of {count}{_after(losses)}.",
     ]
+    return said + ([f"They are level, within {LEVEL:.0%}, on {len(level)}{_after(level)}."] if level else [])
 
 
 def _against_tuned(table: Table, ours: Sequence[str]) -> str:

@@ -66,10 +66,10 @@ function contests(found, { labelOf, classOf }) {
   };
   if (!all) return;
   $("bench-contests").append(
-    panel("The best of ours is ahead of the best of the others", found.contests.filter(({ lead }) => lead > 1), "lower"),
-    panel("It is behind", found.contests.filter(({ lead }) => lead < 1).reverse(), "higher"));
-  const even = found.contests.filter(({ lead }) => lead === 1).map(({ workload }) => spaced(workload));
-  if (even.length) $("bench-contests").after(html("p", { class: "caption" }, `Equal on ${list(even)}.`));
+    panel("The best of ours is ahead of the best of the others", found.contests.filter(({ standing }) => standing > 0), "lower"),
+    panel("It is behind", found.contests.filter(({ standing }) => standing < 0).reverse(), "higher"));
+  const level = found.contests.filter(({ standing }) => !standing).map(({ workload }) => spaced(workload));
+  if (level.length) $("bench-contests").after(html("p", { class: "caption" }, `Level, within 1 %, on ${list(level)}.`));
 }
 
 // ---- Curves by workload, and the profile.
