@@ -135,8 +135,9 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
             ensemble.train_epoch(epoch, watched=epoch < 2)
             tallies.append(ensemble.tally())
         results.append((update.theta.cpu(), [t.means for t in tallies], [t.arms for t in tallies], ensemble.measure()))
-    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-8, atol=1e-8)
+    near = 1e-5 if kind == "vsgd" else 1e-8  # it divides differences of gradients, all rounding, by tiny steps
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=near, atol=near)
     for ours, theirs in zip(results[0][1], results[1][1], strict=True):
-        assert ours == {name: pytest.approx(values) for name, values in theirs.items()}
+        assert ours == {name: pytest.approx(values, rel=max(near, 1e-6)) for name, values in theirs.items()}
     assert results[0][2] == results[1][2]
     assert results[0][3].test_error == pytest.approx(results[1][3].test_error)
