@@ -16,7 +16,8 @@ from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.figures import draw_profile, draw_workload
 from hotswap.bench.report.looks import label, three_digits, title_of
 from hotswap.bench.report.origin import commands, origins
-from hotswap.bench.report.verdict import RIVALS, advice, coverage, each_of_ours, is_ours, scored, verdict
+from hotswap.bench.report.text import workload_grid
+from hotswap.bench.report.verdict import RIVALS, advice, coverage, each_of_ours, hindsight, is_ours, scored, verdict
 from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import Score, overall, reported, scores, too_easy
 from hotswap.report.figures.style import save
@@ -47,13 +48,14 @@ def section(found: Mapping[str, Result]) -> str:
     parts = [
         " ".join(coverage(found, every)),
         *(f"**Too easy:** AdamW's default reaches the reference of `{name}` early." for name in too_easy(every)),
-        _bullets(verdict(every)),
+        _bullets([*verdict(every), *hindsight(found)]),
     ]
     if scored(every):
         parts += [
             "### Scores",
             "Validation measures at the end over the tuned reference's: 1 is as good as tuned, less is better. Ours in "
-            "bold. A † marks runs without an end, which count as the untrained network.",
+            "bold. A † marks scores with runs that diverged, raised an error or made the network worse: these count as "
+            "the untrained network.",
             score_table(every),
             "![Share of workloads on which a method's score is at most τ](pictures/benchmark-profile.svg)",
             "### Each of ours",
@@ -62,7 +64,7 @@ def section(found: Mapping[str, Result]) -> str:
             workload_table(found, every),
         ]
     parts += [
-        *(_folded(f"Curves of {name}", f"![{name}](pictures/benchmark-{name}.svg)") for name in _workloads(every)),
+        *(_folded(f"Curves and numbers of {name}", _on_workload(name, every)) for name in _workloads(every)),
         *([_folded("What did not finish", _bullets(troubles(found.values())))] if troubles(found.values()) else []),
         source(found),
     ]
@@ -89,16 +91,21 @@ def score_table(every: Sequence[Score]) -> str:
 def short_table(every: Sequence[Score]) -> str:
     """Ours, and what most people would take instead."""
     kept = (REFERENCE, *RIVALS)
-    rows = [
-        (
-            f"**{label(row.method)}**" if is_ours(row.method) else label(row.method),
-            three_digits(row.mean),
-            three_digits(row.worst) + ("" if row.method == REFERENCE else f" ({row.where.replace('_', ' ')})"),
-        )
-        for row in overall(every)
-        if is_ours(row.method) or row.method in kept
-    ]
-    return table(("", "geometric mean", "worst"), rows)
+    firsts = {(s.method, s.workload): s for s in every if s.configuration == FIRST or s.method == REFERENCE}
+    seconds = {(s.method, s.workload): s for s in every if s.configuration == SECOND}
+    rows = []
+    for row in overall(every):
+        if not is_ours(row.method) and row.method not in kept:
+            continue
+        worst, again = firsts[row.method, row.where], seconds.get((row.method, row.where))
+        notes = [] if row.method == REFERENCE else [row.where.replace("_", " ")]
+        notes += ["as untrained"] if worst.marked else []
+        notes += [f"{three_digits(again.ratio)} at the second try"] if again is not None else []
+        told = three_digits(row.worst) + (f" ({', '.join(notes)})" if notes else "")
+        title = f"**{label(row.method)}**" if is_ours(row.method) else label(row.method)
+        title += "" if row.workloads == len(scored(every)) else f", on {row.workloads} workloads only"
+        rows.append((title, three_digits(row.mean), told))
+    return table(("", "geometric mean of scores", "worst score"), rows)
 
 
 def score_of(method: str, workload: str) -> str:
@@ -135,8 +142,14 @@ def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:
     rows = []
     for name in scored(every):
         settings = ", ".join(f"{key} {value}" for key, value in chosen_settings(name, found).items())
-        rows.append((f"`{name}`", title_of(name)[1], settings, three_digits(levels[name])))
-    return table(("", "measure", "tuned reference", "its measure"), rows, left=3)
+        budget = max(result.budget for result in found.values() if result.run.workload == name)
+        rows.append((f"`{name}`", title_of(name)[1], settings, three_digits(levels[name]), f"{budget:,}"))
+    return table(("", "measure", "tuned reference", "its measure", "budget, in passes"), rows, left=3)
+
+
+def _on_workload(name: str, every: Sequence[Score]) -> str:
+    grid = workload_grid(name, [score for score in every if score.workload == name])
+    return f"![{name}](pictures/benchmark-{name}.svg)\n\n{table(grid.headings, grid.rows)}"
 
 
 def source(found: Mapping[str, Result]) -> str:
@@ -158,7 +171,7 @@ def in_short() -> str:
 def wins_and_losses() -> str:
     """Of ours and of the others the best, and where ours are ahead, behind or level; or a sentence."""
     found = results()
-    return NOT_YET if found is None else _bullets(advice(scores(found)))
+    return NOT_YET if found is None else _bullets([*advice(scores(found)), *hindsight(found)])
 
 
 def draw(folder: Path = PICTURES) -> list[Path]:
@@ -183,7 +196,7 @@ def _workloads(every: Sequence[Score]) -> list[str]:
 def _cell(score: Score | None) -> str:
     if score is None or math.isnan(score.ratio):
         return "–"
-    return three_digits(score.ratio) + ("†" if score.endless else "")
+    return three_digits(score.ratio) + ("†" if score.marked else "")
 
 
 def _bullets(sentences: Sequence[str]) -> str:
@@ -200,6 +213,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "benchmark advice": wins_and_losses,
     **{f"mean of {name}": partial(mean_of, name) for name in ("race_adamw", "race_adamw_sgd", "prodigy", "adamw")},
     "the paper on a transformer": partial(score_of, "hotswap_sgd", "transformer_text"),
-    "AdamW on a transformer": partial(score_of, "adamw", "transformer_text"),
-    "a race on a transformer": partial(score_of, "race_adamw", "transformer_text"),
+    "the paper on its network": partial(score_of, "hotswap_sgd", "paper_network"),
+    "the preset on the paper's network": partial(score_of, "preset_adam", "paper_network"),
 }

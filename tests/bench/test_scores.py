@@ -11,7 +11,7 @@ from hotswap.bench.methods import SECOND
 from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
 from hotswap.bench.plan import CHOOSING
 from hotswap.bench.runs import PERCENTS, Result
-from hotswap.bench.scores import Score, curve, overall, profile, scores, too_easy
+from hotswap.bench.scores import Score, curve, in_hindsight, overall, profile, scores, too_easy
 from tests.bench.helpers import by_id, made
 
 W, V = "paper_network", "autoencoder"
@@ -75,6 +75,26 @@ def test_a_run_without_an_end_counts_as_the_untrained_network() -> None:
     assert score.time == math.inf
     bare = [replace(run, points=()) for run in runs[:3]]  # not even measured once: as the others began
     assert one(scores(by_id(*reference(W), *bare)), "sgd").ratio == pytest.approx(10)
+
+
+def test_a_run_that_made_the_network_worse_is_counted() -> None:
+    runs = [
+        made(W, "sgd", seed, curve=falling(at_10=0.5, at_30=0.5, end=end)) for seed, end in enumerate((3, 2, 1, 0.1))
+    ]
+    score = one(scores(by_id(*reference(W), *runs)), "sgd")
+    assert (score.endless, score.spoiled, score.marked) == (0, 2, True)
+    assert score.high == 1.0
+    assert not one(scores(by_id(*reference(W), *runs[2:])), "sgd").marked
+
+
+def test_the_best_single_configuration_is_known_afterwards() -> None:
+    first, second = reference(W), reference(V)
+    assert in_hindsight(by_id(*first)) is None  # one workload tells nothing
+    assert in_hindsight(by_id(*first, *second)) == (SEARCHED[3], 1.0, 1.0)
+    lost = [replace(run, state="diverged") if run.run.configuration == SEARCHED[3] else run for run in second]
+    name, mean, worst = in_hindsight(by_id(*first, *lost)) or ("", 0.0, 0.0)
+    assert name != SEARCHED[3]  # which is not one for all workloads
+    assert (mean, worst) == (pytest.approx(math.sqrt(18)), pytest.approx(18))
 
 
 def test_a_moment_without_finite_measures_is_no_end() -> None:

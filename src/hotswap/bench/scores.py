@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean, median
 
 from hotswap.bench.methods import FIRST
-from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
 from hotswap.bench.plan import CHOOSING, chosen
-from hotswap.bench.runs import PERCENTS, SETTLED, Result
+from hotswap.bench.runs import PERCENTS, SETTLED, Result, Run
 
 __all__ = [
     "EARLY",
@@ -22,6 +22,7 @@ __all__ = [
     "Overall",
     "Score",
     "curve",
+    "in_hindsight",
     "overall",
     "profile",
     "reported",
@@ -65,6 +66,13 @@ class Score:
     """The share of the budget after which it is as good as the reference at its end; infinite if never."""
     nearest: float = math.nan
     """The least that the measure has ever been over the reference's at its end."""
+    spoiled: int = 0
+    """How many ended with a worse network than they began with. They, too, count as if nothing had been learned."""
+
+    @property
+    def marked(self) -> bool:
+        """Whether some of its runs count as networks that have learned nothing."""
+        return bool(self.endless or self.spoiled)
 
     @property
     def missed(self) -> bool:
@@ -144,7 +152,13 @@ def _score(key: Key, runs: Sequence[Result], start: float, level: float) -> Scor
         early={percent: bands[percent][0] / level for percent in EARLY},
         time=math.nan if math.isnan(level) else median(_time(run, level) for run in runs),
         nearest=min(band[0] for band in bands.values()) / level,
+        spoiled=sum(_spoiled(run) for run in runs),
     )
+
+
+def _spoiled(run: Result) -> bool:
+    """Whether the network was better before its first step."""
+    return run.end is not None and _begun(run) and run.end.validation > run.points[0].validation
 
 
 def _begun(run: Result) -> bool:
@@ -205,6 +219,26 @@ def overall(found: Iterable[Score]) -> list[Overall]:
             )
         )
     return sorted(rows, key=lambda row: (-row.workloads, row.mean))
+
+
+def in_hindsight(results: Mapping[str, Result]) -> tuple[str, float, float] | None:
+    """The configuration of the search for references that is best over all workloads; its mean, and its worst score.
+
+    From the one seed of the search, over the best of it on each workload. None while there are no two workloads with
+    a complete search, or if every configuration failed somewhere.
+    """
+    names = sorted({result.run.workload for result in results.values() if chosen(result.run.workload, results)})
+    ends: dict[str, list[float]] = {}
+    for name in names:
+        search = {one: results[Run(name, REFERENCE, one, CHOOSING).id].end for one in SEARCHED}
+        found = {one: end.validation for one, end in search.items() if end is not None}
+        for one, value in found.items():
+            ends.setdefault(one, []).append(value / min(found.values()))
+    everywhere = {one: ratios for one, ratios in ends.items() if len(ratios) == len(names) > 1}
+    if not everywhere:
+        return None
+    first = min(everywhere, key=lambda one: geometric_mean(everywhere[one]))
+    return first, geometric_mean(everywhere[first]), max(everywhere[first])
 
 
 def profile(found: Iterable[Score], levels: Sequence[float]) -> dict[str, list[float]]:

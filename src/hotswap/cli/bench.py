@@ -234,7 +234,7 @@ def report(
     found = scores(results)
     if rows := overall(found):
         table = Table(title="Over all workloads; 1 is as good as tuned", box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("method", "workloads", "geometric mean", "worst", "misses", "without an end"):
+        for heading in ("method", "workloads", "geometric mean", "worst", "misses", "failed on"):
             table.add_column(heading, justify="left" if heading == "method" else "right")
         for row in rows:
             counts = (str(len(row.misses)), str(len(row.failures)))

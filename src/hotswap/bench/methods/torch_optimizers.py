@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch.optim import Optimizer
 
-from hotswap.bench.methods.base import METHODS, Configuration, Method, Plain
+from hotswap.bench.methods.base import METHODS, Configuration, Method, Plain, warmup_and_cosine
 from hotswap.bench.workloads import Task
 
-__all__ = ["SGD", "AdaDelta", "AdamW"]
+__all__ = ["SGD", "AdaDelta", "AdamW", "AdamWCosine"]
 
 
 class TorchOptimizer(Method):
@@ -40,6 +40,21 @@ class AdamW(TorchOptimizer):
     title = "AdamW"
     optimizer = torch.optim.AdamW
     first = Configuration({}, "the defaults of torch.optim.AdamW")
+
+
+@METHODS.register("adamw_cosine")
+class AdamWCosine(Method):
+    """The same rate with the schedule that most training programs add: it needs to know the length, as races do."""
+
+    title = "AdamW, cosine"
+    first = Configuration(
+        {"warmup": 0.05}, "the defaults of torch.optim.AdamW; warm-up over 5 % of steps and a cosine, as is usual"
+    )
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Plain:
+        """See `Method.begin`."""
+        optimizer = torch.optim.AdamW(task.model.parameters())
+        return Plain(task, optimizer, warmup_and_cosine(optimizer, task, settings["warmup"]))
 
 
 @METHODS.register("adadelta")

@@ -13,7 +13,17 @@ from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.figures import MOST
 from hotswap.bench.report.looks import label, looks, title_of
 from hotswap.bench.report.origin import commands, origins
-from hotswap.bench.report.verdict import best_first, contests, coverage, duels, each_of_ours, is_ours, scored, summary
+from hotswap.bench.report.verdict import (
+    best_first,
+    contests,
+    coverage,
+    duels,
+    each_of_ours,
+    hindsight,
+    is_ours,
+    scored,
+    summary,
+)
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, too_easy, untrained
 from hotswap.bench.workloads import WORKLOADS
@@ -40,7 +50,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "percents": list(PERCENTS),
         "cautions": _cautions(results, found),
         "coverage": coverage(results, found),
-        "summary": summary(found),
+        "summary": [*summary(found), *hindsight(results)],
         "contests": [
             {
                 "workload": one.workload,
@@ -158,6 +168,7 @@ def _line(score: Score, runs: Sequence[Result], start: float) -> dict[str, Any]:
         "high": high,
         "runs": score.seeds,
         "endless": score.endless,
+        "spoiled": score.spoiled,
         "score": number(score.ratio),
         "early": {str(percent): number(score.early[percent]) for percent in EARLY},
         "time": None if math.isnan(score.time) else "never" if math.isinf(score.time) else number(score.time),

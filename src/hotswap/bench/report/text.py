@@ -10,12 +10,12 @@ from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import CHOOSING, chosen, chosen_settings
 from hotswap.bench.report.looks import label, three_digits, title_of
 from hotswap.bench.report.origin import origins
-from hotswap.bench.report.verdict import coverage, each_of_ours, verdict
+from hotswap.bench.report.verdict import coverage, each_of_ours, hindsight, verdict
 from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import EARLY, Overall, Score, overall, scores, too_easy
 from hotswap.report.tables import Grid, table_text
 
-__all__ = ["report_text"]
+__all__ = ["report_text", "workload_grid"]
 
 
 def report_text(results: Mapping[str, Result], figures: Sequence[str]) -> str:
@@ -44,14 +44,18 @@ def _verdict(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
     """Where ours win and where they lose, and over how many workloads that is."""
     said = ["## Against what people use today\n", " ".join(coverage(results, found)) + "\n"]
     if found:
-        said += [" ".join(verdict(found)) + "\n", *(f"- {sentence}" for sentence in each_of_ours(found)), ""]
+        said += [
+            " ".join([*verdict(found), *hindsight(results)]) + "\n",
+            *(f"- {sentence}" for sentence in each_of_ours(found)),
+            "",
+        ]
     return said
 
 
 def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
     if not rows:
         return ["There are no scores yet: the search for a tuned reference is not complete on any workload.\n"]
-    headings = ("method", "workloads", "geometric mean", "worst", "misses", "runs without an end on")
+    headings = ("method", "workloads", "geometric mean", "worst", "misses", "diverged or raised an error on")
     cells = [
         (
             label(row.method),
@@ -74,10 +78,22 @@ def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
 def _on_workload(
     workload: str, own: Sequence[Score], results: Mapping[str, Result], figures: Sequence[str]
 ) -> list[str]:
-    title, measured = title_of(workload)
+    best, settings = chosen(workload, results), chosen_settings(workload, results)
+    told = ", ".join(f"{name} {value}" for name, value in settings.items())
+    said = (
+        f"The reference is {told} (`{best}`, chosen from seed {CHOOSING}).\n"
+        if best
+        else "The search for the reference is not complete.\n"
+    )
+    picture = [f"![Validation over cost](workload-{workload}.png)\n"] if f"workload-{workload}" in figures else []
+    return [f"## {workload}: {title_of(workload)[0]}\n", said, table_text(workload_grid(workload, own)), *picture]
+
+
+def workload_grid(workload: str, own: Sequence[Score]) -> Grid:
+    """All numbers of a workload, the best first."""
     headings = (
         "method",
-        measured,
+        title_of(workload)[1],
         "least to greatest",
         "score",
         *(f"at {percent} %" for percent in EARLY),
@@ -86,19 +102,15 @@ def _on_workload(
         "runs",
     )
     cells = [_row(score) for score in sorted(own, key=lambda score: (score.median, score.method))]
-    settings = ", ".join(f"{name} {value}" for name, value in chosen_settings(workload, results).items())
-    best = chosen(workload, results)
-    said = (
-        f"The reference is {settings} (`{best}`, chosen from seed {CHOOSING}).\n"
-        if best
-        else "The search for the reference is not complete.\n"
-    )
-    picture = [f"![Validation over cost](workload-{workload}.png)\n"] if f"workload-{workload}" in figures else []
-    return [f"## {workload}: {title}\n", said, table_text(Grid("Medians over seeds", headings, tuple(cells))), *picture]
+    return Grid("Medians over seeds", headings, tuple(cells))
 
 
 def _row(score: Score) -> tuple[str, ...]:
-    ended = f"{score.seeds}" if not score.endless else f"{score.seeds}, {score.endless} without an end"
+    ended = f"{score.seeds}"
+    if score.endless:
+        ended += f", {score.endless} diverged or raised an error"
+    if score.spoiled:
+        ended += f", {score.spoiled} worse than untrained"
     return (
         label(score.method, score.configuration),
         three_digits(score.median),

@@ -123,7 +123,7 @@ function benchCurves(found, bench) {
       const score = known(line.score) ? line.score.toFixed(2) : "–";
       const pressed = String(!off.has(id));
       const attributes = { type: "button", "data-line": id, "aria-pressed": pressed, class: classOf(line.method, line.second) };
-      const ends = line.endless ? ` (${line.endless} of ${line.runs} without an end)` : "";
+      const ends = line.endless ? ` (${line.endless} of ${line.runs} diverged or raised an error)` : "";
       const texts = each("span", [line.label + ends, format(line.median.at(-1)), score]);
       const button = pointing(html("button", attributes, texts), id);
       button.addEventListener("click", () => {
@@ -214,6 +214,9 @@ function benchCurves(found, bench) {
   return { show };
 }
 
+/** Whether some runs count as the untrained network. */
+const marked = ({ endless, spoiled }) => Boolean(endless || spoiled);
+
 /** All that was measured of one workload, behind its title. */
 function numbersOf({ name, lines, error, measured }) {
   const format = error ? percent : number;
@@ -221,7 +224,8 @@ function numbersOf({ name, lines, error, measured }) {
   const when = (time) => (time === "never" ? "never" : (known(time) ? `${Math.round(100 * time)}${NBSP}%` : "–"));
   const rows = lines.map((line) => {
     const [median, low, high] = [line.median, line.low, line.high].map((values) => format(values.at(-1)));
-    const runs = `${line.runs}${line.endless ? `, ${line.endless} without an end` : ""}`;
+    const runs = [line.runs, line.endless && `${line.endless} diverged or raised an error`,
+      line.spoiled && `${line.spoiled} worse than untrained`].filter(Boolean).join(", ");
     return html("tr", null, each("td", [line.label, median, `${low} to ${high}`, share(line.score),
       ...Object.values(line.early).map(share), when(line.time), number(line.seconds), runs]));
   });
@@ -288,7 +292,7 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
       return html("td", null, row.second ? "" : String(value));
     }
     if (!known(value)) return html("td", null, row.second ? "" : "–");
-    const sign = column.workload && row.lines[scored.indexOf(column.workload)].endless ? "†" : "";
+    const sign = column.workload && marked(row.lines[scored.indexOf(column.workload)]) ? "†" : "";
     return html("td", { style: tint(value, SATURATED) }, `${value < 99.5 ? value.toFixed(2) : short(value)}${sign}`);
   }
 
@@ -311,8 +315,8 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     html("table", { class: "numbers scores" }, html("caption", null, html("span", null, title)),
       html("thead", null, html("tr", null, html("th", null), heads)), body)));
   const notes = ["A miss is a workload on which the median never comes within 10 % of the reference."];
-  if (scored.some(({ lines }) => lines.some(({ endless }) => endless))) {
-    notes.push("† Some runs had no end, and count as the untrained network.");
+  if (scored.some(({ lines }) => lines.some(marked))) {
+    notes.push("† Some runs diverged, raised an error or made the network worse, and count as the untrained network.");
   }
   if (seconds.length) notes.push("Second configurations have no mean: they were trained only where the first fails.");
   const how = " Press a heading to sort by it; that of a workload shows its curves, too.";
