@@ -131,8 +131,8 @@ def against(one: str, other: str) -> str:
     means = [three_digits(math.prod(ratios) ** (1 / len(both))) for ratios in zip(*both, strict=True)]
     ahead, behind = sum(a < b for a, b in both), sum(a > b for a, b in both)
     return (
-        f"On the {len(both)} workloads of [the benchmark](benchmark.md) their geometric means are {means[0]} and "
-        f"{means[1]}; `{one}` is ahead on {ahead} and behind on {behind}."
+        f"On {len(both)} workloads of the benchmark {label(one)} has a geometric mean of {means[0]}, and "
+        f"{label(other)} of {means[1]}; the first is ahead on {ahead} and behind on {behind}."
     )
 
 
@@ -212,6 +212,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "benchmark in short": in_short,
     "benchmark advice": wins_and_losses,
     **{f"mean of {name}": partial(mean_of, name) for name in ("race_adamw", "race_adamw_sgd", "prodigy", "adamw")},
+    "without a length": partial(against, "race_open", "schedule_free"),
     "the paper on a transformer": partial(score_of, "hotswap_sgd", "transformer_text"),
     "the paper on its network": partial(score_of, "hotswap_sgd", "paper_network"),
     "the preset on the paper's network": partial(score_of, "preset_adam", "paper_network"),

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import hotswap
 from hotswap import presets
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Method
+from hotswap.bench.methods.races import Open
 from hotswap.bench.methods.tuned import RANGES, REFERENCE, SEARCHED, searched
 from hotswap.bench.runs import PERCENTS, Run
 from hotswap.bench.training import train
@@ -153,3 +155,19 @@ def test_a_run_is_the_same_every_time_and_leaves_random_numbers_alone() -> None:
 def test_a_method_of_ones_own_needs_only_a_way_to_begin() -> None:
     with pytest.raises(TypeError, match="begin"):
         Method()
+
+
+def test_an_open_race_is_measured_at_its_average_and_leaves_no_trace() -> None:
+    """On a network with batch norm, whose statistics at the average are not those of the winner."""
+    task = WORKLOADS["fashion_convolution"]().task(0, "smoke")
+    race = hotswap.Race([torch.optim.AdamW(task.model.parameters())], module=task.model, rounds=((4, 1),), least=2)
+    training, batches = Open(task, race), task.minibatches()
+    for _ in range(30):
+        training.step(next(batches))
+    assert race.winner is not None
+    before, numbers = {name: value.clone() for name, value in task.model.state_dict().items()}, torch.get_rng_state()
+    plain, measured = task.measure(), training.measure()
+    assert measured.validation != plain.validation
+    assert all(torch.equal(value, before[name]) for name, value in task.model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert training.cost == 6 * 4 + 26

@@ -7,8 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from typing import Any, ClassVar
 
+import torch
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
 
@@ -24,12 +27,16 @@ __all__ = [
     "Method",
     "Plain",
     "Training",
+    "calibrate",
     "cosine",
     "warmup_and_cosine",
 ]
 
 FIRST, SECOND = "default", "second"
 """The names of a method's configurations."""
+
+CALIBRATION = 50
+"""Minibatches that batch norm's statistics are taken from where the measured weights are an average."""
 
 Value = float | int | bool | str
 
@@ -132,6 +139,21 @@ class Method(ABC):
 
 METHODS: Registry[type[Method]] = Registry("method", "name")
 """All of them, by name."""
+
+
+def norms_of(task: Task) -> list[nn.Module]:
+    """The modules with batch norm."""
+    return [m for m in task.model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+
+
+def calibrate(task: Task) -> None:
+    """Take the statistics of batch norm from minibatches, at the weights as they are; without a trace elsewhere."""
+    if not norms_of(task):
+        return
+    here = next(task.model.parameters()).device
+    with torch.no_grad(), torch.random.fork_rng([here] if here.type == "cuda" else []):
+        for batch in islice(task.minibatches(), CALIBRATION):
+            task.loss(batch)
 
 
 def cosine(optimizer: Optimizer, task: Task) -> LRScheduler:

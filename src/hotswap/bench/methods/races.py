@@ -1,4 +1,4 @@
-"""Ours: a race of AdamW with six rates, and one with three rates of SGD beside them."""
+"""Ours: a race of AdamW with six rates, one with three rates of SGD beside them, and one that knows no length."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 import hotswap
-from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
-from hotswap.bench.workloads import Batch, Task
+from hotswap.bench.methods.base import METHODS, Configuration, Method, Training, calibrate
+from hotswap.bench.workloads import Batch, Measures, Task
 from hotswap.optim.racing.grids import LANES, SGD_LANES
 from hotswap.races import race_steps
 
-__all__ = ["RaceAdamW", "RaceAdamWSGD"]
+__all__ = ["RaceAdamW", "RaceAdamWSGD", "RaceOpen"]
 
 LEAST, SHORTEST = 20, 60
 """Steps of a round at least; in budgets of fewer than 1,200 passes, a sixtieth of the budget."""
@@ -54,12 +54,25 @@ class RaceAdamWSGD(RaceAdamW):
         return [*super().bases(model), SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)]
 
 
-class Racing(Training):
-    """A race as long as its budget allows: its lanes have their passes, and the winner has the rest."""
+@METHODS.register("race_open")
+class RaceOpen(Method):
+    """The same six lanes without a length: rounds are counted in steps, and an average of the weights is given."""
 
-    def __init__(self, task: Task, optimizer: hotswap.Race, steps: int) -> None:
+    title = "Race (AdamW), no length"
+    ours = True
+    first = Configuration({}, "docs/races.md: Race(AdamW(...), module=model), measured inside of average()")
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Open:
+        """See `Method.begin`."""
+        return Open(task, hotswap.Race([AdamW(task.model.parameters())], module=task.model, **settings))
+
+
+class Counted(Training):
+    """A race, whose lanes have their passes, and whose winner has the rest of the budget."""
+
+    def __init__(self, task: Task, optimizer: hotswap.Race) -> None:
         super().__init__(task)
-        self.optimizer, self.steps = optimizer, steps
+        self.optimizer = optimizer
 
     def step(self, batch: Batch) -> None:
         """See `Training.step`. The race counts for itself, lanes that are one program, too."""
@@ -70,7 +83,26 @@ class Racing(Training):
         """See `Training.cost`."""
         return self.optimizer.cost.passes
 
+
+class Racing(Counted):
+    """A race as long as its budget allows."""
+
+    def __init__(self, task: Task, optimizer: hotswap.Race, steps: int) -> None:
+        super().__init__(task, optimizer)
+        self.steps = steps
+
     @property
     def is_over(self) -> bool:
         """See `Training.is_over`."""
         return self.optimizer.cost.plain >= self.steps or super().is_over
+
+
+class Open(Counted):
+    """A race that may end at any time. What is measured, and handed over, is the average."""
+
+    def measure(self) -> Measures:
+        """See `Training.measure`."""
+        with self.optimizer.average():
+            if self.optimizer.winner is not None:
+                calibrate(self.task)
+            return super().measure()

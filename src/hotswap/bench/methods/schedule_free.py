@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any
 
-import torch
-from torch import nn
-
-from hotswap.bench.methods.base import METHODS, Configuration, Method, Plain
+from hotswap.bench.methods.base import METHODS, Configuration, Method, Plain, calibrate, norms_of
 from hotswap.bench.workloads import Batch, Measures, Task
 
 __all__ = ["ScheduleFree"]
-
-CALIBRATION = 50
-"""Minibatches that batch norm's statistics are taken from before they are used, as its README says."""
 
 
 @METHODS.register("schedule_free")
@@ -56,13 +49,9 @@ class Averaged(Plain):
         if not self.optimizer.state:
             return super().measure()
         self.optimizer.eval()  # type: ignore[attr-defined]  # schedulefree's own
-        norms = [m for m in self.task.model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        norms = norms_of(self.task)
         kept = [{name: value.clone() for name, value in norm.state_dict().items()} for norm in norms]
-        if norms:
-            here = next(self.task.model.parameters()).device
-            with torch.no_grad(), torch.random.fork_rng([here] if here.type == "cuda" else []):
-                for batch in islice(self.task.minibatches(), CALIBRATION):
-                    self.task.loss(batch)
+        calibrate(self.task)  # as its README says
         measures = super().measure()
         self.optimizer.train()  # type: ignore[attr-defined]  # schedulefree's own
         for norm, state in zip(norms, kept, strict=True):
