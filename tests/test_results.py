@@ -15,14 +15,16 @@ from hotswap.bench.exchange import read_results
 from hotswap.report import judge, load_results
 from hotswap.report.extensions import compare, prize
 from hotswap.report.origin import origin_of
-from hotswap.studies import CONFIRMATION, EXTENSIONS, PAPER, plan
+from hotswap.studies import CONFIRMATION, EXTENSIONS, PAPER, StudySpec, plan
 from hotswap.studies.exchange.best_runs import best_sgd
 from hotswap.studies.exchange.exported import origin
 from hotswap.studies.exchange.merge import import_files
 from hotswap.studies.exchange.shipped import shipped
+from hotswap.studies.extensions import CITED, FIRST, RACES, RACES_50
 from hotswap.studies.storage.store import Store
 
-BENCHMARKED = Path(__file__).parents[1] / "results" / "tuning_free" / "runs.parquet"
+RESULTS = Path(__file__).parents[1] / "results"
+BENCHMARKED = RESULTS / "tuning_free" / "runs.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +137,9 @@ def test_no_verdict_hangs_on_the_precision() -> None:
 
 def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -> None:
     """It leads everywhere, from the seeds it was chosen from and from others; every variant was compared everywhere."""
-    folder = Path(__file__).parents[1] / "results"
     verdicts = {}
     for study in (EXTENSIONS, CONFIRMATION):
-        results = load_results(folder / study.name)
-        assert {spec.fingerprint() for spec in results.specs} == {study.fingerprint()}
-        assert set(results.metrics["run"]) == {run.id for run in study.runs()}
+        results = load_results(RESULTS / study.name)
         comparison = compare(results, load_results(shipped()))
         assert comparison is not None
         assert comparison.seeds == study.seeds
@@ -155,6 +154,25 @@ def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -
     assert set(EXTENSIONS.seeds).isdisjoint(CONFIRMATION.seeds)
     assert verdicts["extensions"] == ["adam_05_armijo"]  # tests/test_presets.py: it is `hotswap.presets.adam`
     assert "adam_05_armijo" in verdicts["confirmation"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "study"),
+    [
+        ("extensions", EXTENSIONS),
+        ("confirmation", CONFIRMATION),
+        ("races/500", RACES),
+        ("races/50", RACES_50),
+        ("cited", CITED),
+        ("first_decrease", FIRST),
+    ],
+)
+def test_every_other_study_is_there_to_its_end(folder: str, study: StudySpec) -> None:
+    results = load_results(RESULTS / folder)
+    assert {spec.fingerprint() for spec in results.specs} == {study.fingerprint()}
+    last = results.metrics[results.metrics["epoch"] == study.epochs]
+    assert sorted(last["run"]) == sorted(run.id for run in study.runs())
+    assert last["train_nll"].map(math.isfinite).all()
 
 
 @pytest.mark.skipif(not BENCHMARKED.exists(), reason="the benchmark has not been run")

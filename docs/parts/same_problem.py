@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 
 import pandas as pd
+from beyond import results as study
 from measured import ROOT, table
 from tuning_free import against
 
-from hotswap.errors import StudyError
-from hotswap.report.extensions import shipped_results
 from hotswap.report.extensions.comparison import compare, tenth
 from hotswap.report.extensions.costs import PASSES
 from hotswap.report.origin import origin_of
-from hotswap.report.results import Results, load_results
+from hotswap.report.results import Results
 from hotswap.report.summaries import settings_among
 
 FOLDER = ROOT / "results" / "races"
-CITED = ROOT / "results" / "cited"
-FIRST = ROOT / "results" / "first_decrease"
 MEASURES = {"train_nll": "training objective", "test_error": "test error"}
 THE = {"race": "the race"}
 NOWHERE = "at no batch size"
@@ -31,15 +27,15 @@ NOT_YET = "The study has not been run yet, so there is nothing to tell."
 
 
 @cache
-def lengths(folder: Path = FOLDER) -> dict[int, Results]:
+def lengths() -> dict[int, Results]:
     """The studies of races in the repository, by their number of epochs, the shortest first."""
-    found = [results for part in folder.glob("*") if (results := study(part)) is not None]
+    found = [results for part in FOLDER.glob("*") if (results := study(f"races/{part.name}")) is not None]
     return {results.planned_epochs: results for results in sorted(found, key=lambda one: one.planned_epochs)}
 
 
 def races() -> str:
     """Objective and test error of races of each length, beside what others had after as many epochs; or a sentence."""
-    shipped = shipped_results()
+    shipped = study("paper")
     if not lengths() or shipped is None:
         return NOT_YET
     parts = []
@@ -51,7 +47,7 @@ def races() -> str:
 
 def vsgd() -> str:
     """vSGD after as many epochs as the others, early and late; or a sentence."""
-    results, shipped = study(CITED), shipped_results()
+    results, shipped = study("cited"), study("paper")
     if results is None or shipped is None:
         return NOT_YET
     parts = []
@@ -63,8 +59,8 @@ def vsgd() -> str:
 
 def first_decrease() -> str:
     """Both searches at equal cost, and their trials; or a sentence."""
-    results = study(FIRST)
-    found = None if results is None else compare(results, shipped_results())
+    results = study("first_decrease")
+    found = None if results is None else compare(results, study("paper"))
     if results is None or found is None:
         return NOT_YET
     searches = {"paper": "`Backtracking()`", "first_decrease": "`FirstDecrease()`"}
@@ -87,15 +83,6 @@ def first_decrease() -> str:
         parts.append(f"At the cost of {cost} plain epochs `FirstDecrease()` is ahead {_at(ahead, len(sizes))}.")
     parts += [told] if (told := against("first_decrease", "hotswap_sgd")) else []
     return "\n\n".join([*parts, f"*Source: `results/first_decrease`. {origin_of(results).sentence()}*"])
-
-
-@cache
-def study(folder: Path) -> Results | None:
-    """A study of the repository; None before it was trained."""
-    try:
-        return load_results(folder)
-    except StudyError:
-        return None
 
 
 def _rows(name: str, epochs: int, results: Results, shipped: Results) -> dict[str, pd.DataFrame]:
