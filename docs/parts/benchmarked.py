@@ -28,38 +28,33 @@ def short(device: str) -> str:
     return device.removeprefix("NVIDIA ").partition(",")[0]
 
 
+def by_network(
+    files: Iterable[dict[str, Any]], cells: Callable[[dict[str, Any]], Iterable[str]]
+) -> list[tuple[str, ...]]:
+    """Rows of a table: the network, the device, and what is told of them."""
+    return [(row["network"], short(file["device"]), *cells(row)) for file in files for row in file["rows"]]
+
+
 def step_cost() -> str:
     """A hot-swapped step beside one of SGD."""
     files = kept("step-cost")
-    rows = [
-        (
-            row["network"],
-            short(file["device"]),
+    rows = by_network(
+        files,
+        lambda row: (
             *(f"{row[name]:.2f}" for name in ("ratio", "limit")),
             f"{row['ratio'] / row['limit']:.2f}",
             f"{row['trials']:.2f}",
             f"{row['extra_sgd'][0]:.2f} / {row['extra_sgd'][1]:.2f}",
-        )
-        for file in files
-        for row in file["rows"]
-    ]
+        ),
+    )
     headings = ("network", "device", "over SGD", "limit", "overhead", "trials per step", "memory, kept / peak")
     return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
 
 
 def race_cost() -> str:
     """A step of six lanes beside six steps of the base, and one after the race beside one."""
-    files = kept("race-cost")
-    rows = [
-        (
-            row["network"],
-            short(file["device"]),
-            f"{1e3 * row['plain']:.1f} ms",
-            *(f"{row[name]:.2f}" for name in ("racing", "over", "memory_racing", "memory_after")),
-        )
-        for file in files
-        for row in file["rows"]
-    ]
+    files, ratios = kept("race-cost"), ("racing", "over", "memory_racing", "memory_after")
+    rows = by_network(files, lambda row: (f"{1e3 * row['plain']:.1f} ms", *(f"{row[name]:.2f}" for name in ratios)))
     headings = ("network", "device", "AdamW's step", "racing", "after", "memory, racing", "memory, after")
     return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
 
@@ -68,17 +63,14 @@ def protections() -> str:
     """What it costs to be right."""
     files = kept("protections")
     names = list(files[0]["rows"][0]["spent"])
-    rows = [
-        (
-            row["network"],
-            short(file["device"]),
+    rows = by_network(
+        files,
+        lambda row: (
             *(f"{1e3 * row[name]:.2f}" for name in ("step", "bare")),
             *(f"{1e3 * row['spent'][name] / row['trials']:.3f}" for name in names),
             f"{row['longer'] / row['step']:.1%} ± {row['unsure'] / row['step']:.1%}",
-        )
-        for file in files
-        for row in file["rows"]
-    ]
+        ),
+    )
     each = (f"{name}, ms a trial" for name in names)
     headings = ("network", "device", "step, ms", "without, ms", *each, "of a step, together")
     decision = 1e3 * files[0]["one_decision"]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import pandas as pd
+from beyond import NOT_YET
 from beyond import results as study
 from measured import ROOT, table
 from tuning_free import against
@@ -23,7 +24,6 @@ FOLDER = ROOT / "results" / "races"
 MEASURES = {"train_nll": "training objective", "test_error": "test error"}
 THE = {"race": "the race"}
 NOWHERE = "at no batch size"
-NOT_YET = "The study has not been run yet, so there is nothing to tell."
 
 
 @cache

@@ -74,13 +74,11 @@ def section(found: Mapping[str, Result]) -> str:
 def score_table(every: Sequence[Score]) -> str:
     """A row for each method, the best geometric mean first; second configurations below, without a mean."""
     names = scored(every)
-    firsts = {(s.method, s.workload): s for s in every if s.configuration == FIRST or s.method == REFERENCE}
-    seconds = {(s.method, s.workload): s for s in every if s.configuration == SECOND}
+    firsts, seconds = _tries(every)
     rows = []
     for row in overall(every):
-        title = f"**{label(row.method)}**" if is_ours(row.method) else label(row.method)
         whole = (three_digits(row.mean), three_digits(row.worst), str(len(row.misses)))
-        rows.append((title, *whole, *(_cell(firsts.get((row.method, name))) for name in names)))
+        rows.append((_titled(row.method), *whole, *(_cell(firsts.get((row.method, name))) for name in names)))
     for method in sorted({method for method, _ in seconds}):
         own = (_cell(seconds.get((method, name))) for name in names)
         rows.append((f"*{label(method, SECOND)}*", "", "", "", *own))
@@ -91,8 +89,7 @@ def score_table(every: Sequence[Score]) -> str:
 def short_table(every: Sequence[Score]) -> str:
     """Ours, and what most people would take instead."""
     kept = (REFERENCE, *RIVALS)
-    firsts = {(s.method, s.workload): s for s in every if s.configuration == FIRST or s.method == REFERENCE}
-    seconds = {(s.method, s.workload): s for s in every if s.configuration == SECOND}
+    firsts, seconds = _tries(every)
     rows = []
     for row in overall(every):
         if not is_ours(row.method) and row.method not in kept:
@@ -102,28 +99,29 @@ def short_table(every: Sequence[Score]) -> str:
         notes += ["as untrained"] if worst.marked else []
         notes += [f"{three_digits(again.ratio)} at the second try"] if again is not None else []
         told = three_digits(row.worst) + (f" ({', '.join(notes)})" if notes else "")
-        title = f"**{label(row.method)}**" if is_ours(row.method) else label(row.method)
-        title += "" if row.workloads == len(scored(every)) else f", on {row.workloads} workloads only"
+        title = _titled(row.method) + (
+            "" if row.workloads == len(scored(every)) else f", on {row.workloads} workloads only"
+        )
         rows.append((title, three_digits(row.mean), told))
     return table(("", "geometric mean of scores", "worst score"), rows)
 
 
 def score_of(method: str, workload: str) -> str:
     """One number, within a sentence."""
-    every = [] if (found := results()) is None else scores(found)
+    every = _scores()
     (score,) = [s for s in every if (s.method, s.workload, s.configuration) == (method, workload, FIRST)] or [None]
     return "–" if score is None else three_digits(score.ratio)
 
 
 def mean_of(method: str) -> str:
     """Its geometric mean over all workloads, within a sentence."""
-    rows = [] if (found := results()) is None else overall(scores(found))
+    rows = overall(_scores())
     return next((three_digits(row.mean) for row in rows if row.method == method), "–")
 
 
 def against(one: str, other: str) -> str:
     """Two methods over all workloads where both have a score, in a sentence; or nothing."""
-    every = [] if (found := results()) is None else scores(found)
+    every = _scores()
     pair = [{s.workload: s.ratio for s in every if (s.method, s.configuration) == (m, FIRST)} for m in (one, other)]
     both = [(pair[0][name], pair[1][name]) for name in pair[0] if name in pair[1] and not math.isnan(pair[0][name])]
     if not both:
@@ -187,6 +185,22 @@ def draw(folder: Path = PICTURES) -> list[Path]:
             save(figure, folder / f"benchmark-{name}.svg")
             drawn.append(folder / f"benchmark-{name}.svg")
     return drawn
+
+
+def _scores() -> list[Score]:
+    """Those of what was measured; none before."""
+    return [] if (found := results()) is None else scores(found)
+
+
+def _titled(method: str) -> str:
+    """What people call it; ours in bold."""
+    return f"**{label(method)}**" if is_ours(method) else label(method)
+
+
+def _tries(every: Sequence[Score]) -> tuple[dict[tuple[str, str], Score], dict[tuple[str, str], Score]]:
+    """By method and workload: first configurations, the reference among them, and second ones."""
+    firsts = {(s.method, s.workload): s for s in every if s.configuration == FIRST or s.method == REFERENCE}
+    return firsts, {(s.method, s.workload): s for s in every if s.configuration == SECOND}
 
 
 def _workloads(every: Sequence[Score]) -> list[str]:

@@ -168,6 +168,8 @@ def test_an_open_race_is_measured_at_its_average_and_leaves_no_trace() -> None:
     before, numbers = {name: value.clone() for name, value in task.model.state_dict().items()}, torch.get_rng_state()
     plain, measured = task.measure(), training.measure()
     assert measured.validation != plain.validation
+    with race.average():
+        assert task.measure().train != measured.train  # with the winner's statistics in place of its own
     assert all(torch.equal(value, before[name]) for name, value in task.model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), numbers)
     assert training.cost == 6 * 4 + 26

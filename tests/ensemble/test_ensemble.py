@@ -135,7 +135,8 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
             ensemble.train_epoch(epoch, watched=epoch < 2)
             tallies.append(ensemble.tally())
         results.append((update.theta.cpu(), [t.means for t in tallies], [t.arms for t in tallies], ensemble.measure()))
-    near = 1e-5 if kind == "vsgd" else 1e-8  # it divides differences of gradients, all rounding, by tiny steps
+    # vSGD divides differences of gradients by tiny steps: starts that differ by 1e-15 end 6e-7 apart, on a CPU alone
+    near = 2e-6 if kind == "vsgd" else 1e-8
     torch.testing.assert_close(results[0][0], results[1][0], rtol=near, atol=near)
     for ours, theirs in zip(results[0][1], results[1][1], strict=True):
         assert ours == {name: pytest.approx(values, rel=max(near, 1e-6)) for name, values in theirs.items()}

@@ -3,8 +3,8 @@
     ā ← ā + (η + 1) / (t + η) · (θ − ā)
 
 with η = 8 is a mean in which the last ninth of the t steps so far counts for most, whenever one stops (Shamir and
-Zhang, "Stochastic Gradient Descent for Non-smooth Optimization", 2013). To look at all weights in every step would take
-as long as a part of the optimizer's step, so the weights of every tenth step stand for the ten that end with it.
+Zhang, "Stochastic Gradient Descent for Non-smooth Optimization", 2013). In every step that would be one more pass over
+all weights, so the weights of every tenth step stand for the ten that end with it.
 """
 
 from __future__ import annotations
