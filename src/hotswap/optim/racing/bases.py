@@ -27,6 +27,7 @@ from hotswap.optim.probing.moves.states import copied, loose_entries
 from hotswap.optim.racing.grids import Choices, JoinedArms, arms_of_bases
 from hotswap.optim.records import applied
 from hotswap.optim.wrapper import Wrapper
+from hotswap.races import nearest
 
 __all__ = ["Bases", "Driver"]
 
@@ -138,6 +139,13 @@ class Bases:
     def driver(self, lane: int) -> Driver:
         """The base that steps a lane."""
         return next(driver for driver in reversed(self.drivers) if driver.first <= lane)
+
+    def nearest(self) -> int:
+        """The lane that leads before any was judged: that of the first base whose rate is nearest to the base's own."""
+        first = self.drivers[0]
+        rate, arms = first.initial_lr, first.arms
+        rates = [float(arms.values(arm).get("lr", rate)) for arm in range(len(arms))]  # type: ignore[arg-type]
+        return nearest(rates, rate)
 
     def applied(self, lane: int, scale: float) -> dict[str, Value]:
         """What a lane's step sets, by name, in a parameter group whose rate is `scale` times the lane's."""
