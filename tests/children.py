@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +25,14 @@ def hotswap_command(*words: str, background: bool = False) -> list[str]:
 
 
 @contextmanager
-def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process that is killed at the end of the block if it has not ended by then."""
-    environment = {**os.environ, "COLUMNS": "200"}
+def child(
+    command: Sequence[str], *, variables: Mapping[str, str] | None = None, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that is killed at the end of the block if it has not ended by then.
+
+    variables: added to its environment.
+    """
+    environment = {**os.environ, "COLUMNS": "200", **(variables or {})}
     with subprocess.Popen(command, text=True, env=environment, **options) as process:
         try:
             yield process

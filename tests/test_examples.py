@@ -41,16 +41,6 @@ def test_tensorboard(tmp_path: Path) -> None:
     assert list((tmp_path / "here").iterdir())
 
 
-TORCHRUN = [
-    sys.executable,
-    "-m",
-    "torch.distributed.run",
-    "--standalone",
-    "--nproc-per-node",
-    "2",
-    "--max-restarts",
-    "1",
-]
 EPOCHS = "20"  # enough to kill a process in the middle
 LAST = re.compile(rf"epoch {EPOCHS}: loss ([\d.]+)")
 
@@ -60,27 +50,39 @@ def lines(process: subprocess.Popen[str]) -> Iterator[str]:
     yield from process.stdout
 
 
-@pytest.fixture(scope="module")
-def loss_of_two(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What two processes reach that nobody disturbs."""
-    command = [*TORCHRUN, str(EXAMPLES / "with_torchrun.py"), "checkpoint.pt", EPOCHS]
-    folder = tmp_path_factory.mktemp("undisturbed")
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    return LAST.findall(done.stdout)[0]
+def trained_by_two(folder: Path, *, kill_after: str = "") -> str:
+    """What two processes say that train as the example's docstring tells; one of them is killed after this line.
 
-
-def test_torchrun(tmp_path: Path, loss_of_two: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    command = [*TORCHRUN, str(EXAMPLES / "with_torchrun.py"), "checkpoint.pt", EPOCHS]
+    torch's threads now and then abort a process that exits. torchrun then starts both once more, as after the kill,
+    and they find that nothing is left to do.
+    """
+    options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, str(EXAMPLES / "with_torchrun.py")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     said, killed = "", False
-    with child(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with child([*command, "checkpoint.pt", EPOCHS], variables=variables, cwd=folder, **pipes) as process:
         for line in lines(process):
             said += line
-            if "epoch 5:" in line and not killed:
+            if kill_after and kill_after in line and not killed:
                 os.kill(int(re.findall(r"rank 1 is process (\d+)", said)[0]), signal.SIGKILL)
                 killed = True
     assert process.returncode == 0, said
-    assert [int(epoch) >= 5 for epoch in re.findall(r"going on after epoch (\d+)", said)] == [True, True]
+    return said
+
+
+@pytest.fixture(scope="module")
+def loss_of_two(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two processes reach that nobody disturbs."""
+    (loss,) = LAST.findall(trained_by_two(tmp_path_factory.mktemp("undisturbed")))
+    return str(loss)
+
+
+def test_torchrun(tmp_path: Path, loss_of_two: str) -> None:
+    said = trained_by_two(tmp_path, kill_after="epoch 5:")
+    resumed = [int(epoch) for epoch in re.findall(r"going on after epoch (\d+)", said)]
+    assert len(resumed) >= 2
+    assert min(resumed) >= 5
     assert LAST.findall(said) == [loss_of_two]
 
 
