@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from hotswap.bench.comparable import check_together
 from hotswap.bench.exchange import read_results
 from hotswap.report import judge, load_results
 from hotswap.report.extensions import compare, prize
@@ -182,6 +183,7 @@ def test_the_benchmark_is_of_full_size_and_undamaged() -> None:
     assert [result.run.id for result in results if result.state in ("damaged", "outdated")] == []
     assert all({"torch", "device", "command", "date"} <= set(result.origin) for result in results)
     assert len({result.run.id for result in results}) == len(results)
+    check_together([], results, str(BENCHMARKED.parent))
 
 
 def test_the_wheel_brings_them_along(tmp_path: Path) -> None:

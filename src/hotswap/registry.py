@@ -8,13 +8,13 @@ A new one is one file: define it, register it under a name, and every place that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from hotswap.errors import SettingError
 
-__all__ = ["LOAD_HINT", "Registry"]
+__all__ = ["LOAD_HINT", "Registry", "check_class"]
 
 LOAD_HINT = "If it is one of your own, load the file that registers it: hotswap --load FILE.py, then the command."
 """What a sentence about an unknown name ends with, because leaving out `--load` is the likeliest reason."""
@@ -27,17 +27,21 @@ class Registry(Mapping[str, T], Generic[T]):
 
     kind: what these things are, in the singular, for sentences: "data set".
     attribute: the attribute by which each thing knows its own name, if it does.
+    check: raises a SettingError where something cannot be one of them.
     """
 
-    def __init__(self, kind: str, attribute: str | None = None) -> None:
-        self.kind, self.attribute = kind, attribute
+    def __init__(
+        self, kind: str, attribute: str | None = None, check: Callable[[object], None] = lambda _: None
+    ) -> None:
+        self.kind, self.attribute, self._check = kind, attribute, check
         self._known: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """Register what follows under a name, as a decorator or as `register(name)(thing)`.
 
         Raises:
-            SettingError: The name is taken, or no plain word: it becomes part of file names and of a run's id.
+            SettingError: The name is taken, or no plain word: it becomes part of file names and of a run's id. Or the
+                thing is not of this kind, or lacks something.
         """
         plain = isinstance(name, str) and name.isascii() and name.replace("_", "").isalnum() and name == name.lower()
         if not plain:
@@ -47,6 +51,7 @@ class Registry(Mapping[str, T], Generic[T]):
             )
 
         def keep(thing: T) -> T:
+            self._check(thing)
             if (other := self.name_of(thing)) not in (None, name) and self.attribute is not None:
                 raise SettingError(
                     f"{getattr(thing, '__name__', thing)} is registered as {other!r} already; make a subclass of it "
@@ -66,7 +71,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """The thing of that name, or a SettingError that begins with `where`, lists the names and mentions `--load`."""
         if isinstance(name, str) and name in self._known:
             return self._known[name]
-        nearest = get_close_matches(str(name), self._known, n=1)
+        nearest = get_close_matches(str(name), self._known, n=1) or [one for one in self._known if str(name) in one]
         hint = f" (nearest: {nearest[0]})" if nearest else ""
         raise SettingError(f"{where}: there is no {self.kind} {name!r}; there are {', '.join(self)}{hint}. {LOAD_HINT}")
 
@@ -86,6 +91,17 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def check_class(thing: object, base: type, needed: Sequence[str]) -> None:
+    """Raise a SettingError unless something is a class that derives from `base`, with all that it needs."""
+    name = getattr(thing, "__name__", repr(thing))
+    if not (isinstance(thing, type) and issubclass(thing, base)):
+        raise SettingError(f"{name} must be a class that derives from {base.__name__}.")
+    if missing := [f"{method}()" for method in sorted(getattr(thing, "__abstractmethods__", ()))]:
+        raise SettingError(f"{name} must define {', '.join(missing)}; see {base.__name__}.")
+    if missing := [attribute for attribute in needed if not hasattr(thing, attribute)]:
+        raise SettingError(f"{name} must have the attribute {', '.join(missing)}; see {base.__name__}.")
 
 
 def _defined_again(one: object, other: object) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from hotswap.bench.exchange import export_results, import_results, read_results
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.store import BenchStore
+from hotswap.bench.workloads import WORKLOADS
 from hotswap.errors import StudyError
 from tests.bench.helpers import made
 
@@ -59,6 +60,30 @@ def test_a_contradiction_changes_nothing(tmp_path: Path) -> None:
         assert [result.run.workload for result in store.results().values()] == [W]
 
 
+def test_what_is_known_can_be_kept(tmp_path: Path) -> None:
+    other = folder_of(tmp_path, made(V, "sgd"), made(W, "sgd", end=0.2))
+    with BenchStore.create(tmp_path / "all", "smoke") as store:
+        store.record([made(W, "sgd", end=0.1)])
+        assert import_results(store, [other], keep=True) == 1
+        ends = {result.run.workload: result.points[-1].validation for result in store.results().values()}
+    assert ends == {W: 0.1, V: 0.1}
+
+
+def test_what_is_of_another_version_says_so_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(WORKLOADS[W], "version", 7)
+        tables = folder_of(tmp_path, made(W, "sgd"))
+    assert [result.state for result in read_results(tables)] == ["outdated"]
+    with BenchStore.create(tmp_path / "all", "smoke") as store:
+        assert import_results(store, [tables]) == 1
+        assert store.results()[f"{W}-sgd-default-0"].state == "outdated"
+        with monkeypatch.context() as updated:
+            updated.setattr(WORKLOADS[W], "version", 7)
+            assert store.results()[f"{W}-sgd-default-0"].end is not None
+        store.record([made(W, "sgd")])
+        assert import_results(store, [tables]) == 0  # it does not displace one of today
+
+
 def test_the_same_run_on_a_slower_machine_is_no_contradiction(tmp_path: Path) -> None:
     fast = made(W, "sgd")
     slow = replace(fast, points=tuple(point._replace(seconds=7 * point.seconds) for point in fast.points))
@@ -88,7 +113,8 @@ def test_a_damaged_table_is_a_row_that_says_so(tmp_path: Path) -> None:
         (lambda tables: (tables / "runs.parquet").write_bytes(b"nothing"), "cannot be read"),
         (lambda tables: (tables / "points.parquet").unlink(), "cannot be read"),
         (lambda tables: _change(tables, "state", "well"), "it has a state 'well'"),
-        (lambda tables: _change(tables, "settings", "{"), "cannot be read"),
+        (lambda tables: _change(tables, "settings", "{"), "the settings or the origin of paper_network-sgd-default-0"),
+        (lambda tables: _change(tables, "origin", "[1, 2]"), "of paper_network-sgd-default-0 have no names"),
         (lambda tables: _change(tables, "size", "full"), "is of size full"),
     ],
 )

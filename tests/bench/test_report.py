@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hotswap.bench.methods import METHODS
+from hotswap.bench.methods import FIRST, METHODS
+from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import write_report
-from hotswap.bench.report.figures import draw_profile, draw_workload
-from hotswap.bench.report.looks import looks
+from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
+from hotswap.bench.report.looks import label, looks
+from hotswap.bench.report.origin import durations
 from hotswap.bench.report.text import report_text
-from hotswap.bench.scores import reported, scores
+from hotswap.bench.scores import overall, reported, scores
 from hotswap.errors import StudyError
 from tests.bench.helpers import by_id, made, whole
 
@@ -23,7 +26,11 @@ def test_the_files_of_a_report(tmp_path: Path) -> None:
     (tmp_path / "workload-gone.png").write_bytes(b"old")
     told: list[str] = []
     written = write_report(whole(), tmp_path, told.append)
-    names = {f"{name}.{kind}" for name in ("profile", f"workload-{W}", f"workload-{V}") for kind in ("png", "svg")}
+    names = {
+        f"{name}.{kind}"
+        for name in ("overview", "profile", f"workload-{W}", f"workload-{V}")
+        for kind in ("png", "svg")
+    }
     told_too = {*names, "benchmark.md", "benchmark.html"}
     assert {path.name for path in written} == told_too == {path.name for path in tmp_path.iterdir()}
     assert set(told) == names
@@ -49,10 +56,19 @@ def test_what_the_text_says() -> None:
         assert len({line.count("|") for line in table.splitlines()}) == 1, table
 
 
+def test_runs_of_which_nothing_was_measured_have_a_report(tmp_path: Path) -> None:
+    results = by_id(*(replace(made(W, "sgd", seed, state="failed"), points=()) for seed in range(5)))
+    written = write_report(results, tmp_path)
+    assert [path.name for path in written] == ["benchmark.html", "benchmark.md"]
+    assert "seeds 0, 1, 2, 3, 4: failed." in (tmp_path / "benchmark.md").read_text(encoding="utf-8")
+
+
 def test_a_workload_that_is_too_easy_is_warned_of() -> None:
-    assert "Too easy" not in report_text(whole(), [])
+    assert "too easy" not in report_text(whole(), [])
     easy = [made(W, "adamw", seed, curve=[1.0, *[0.01] * 13]) for seed in range(5)]
-    assert f"the reference of `{W}` within a tenth" in report_text({**whole(), **by_id(*easy)}, [])
+    assert f"`{W}` is too easy: AdamW's default reaches its reference within a tenth" in report_text(
+        {**whole(), **by_id(*easy)}, []
+    )
 
 
 def test_little_or_nothing_can_be_reported(tmp_path: Path) -> None:
@@ -90,3 +106,30 @@ def test_no_two_methods_look_alike() -> None:
     drawn = looks([*METHODS, "mine", "yours"])
     assert len({(look.colour, str(look.dashes), look.mark) for look in drawn.values()}) == len(METHODS) + 2
     assert list(drawn)[-1] in {name for name, method in METHODS.items() if method.ours}  # on top
+
+
+def test_how_long_all_runs_trained() -> None:
+    cpu = [made("paper_network", "adamw", seed, device="CPU", threads=2) for seed in range(180)]  # of 10 s each
+    gpu = [made("transformer_text", "adamw", seed, device="NVIDIA H200", threads=16) for seed in range(36)]
+    unknown = made("paper_network", "sgd")
+    assert durations(by_id(*cpu, *gpu, unknown)) == ["1.0 hours of one CPU core", "0.1 hours on an NVIDIA H200"]
+
+
+def test_all_scores_at_a_glance() -> None:
+    found = scores(whole())
+    figure = draw_overview(found)
+    assert figure is not None
+    (axes,) = figure.axes
+    rows = [row for row in overall(found) if row.method != REFERENCE]
+    assert [tick.get_text() for tick in axes.get_yticklabels()][::-1] == [label(row.method) for row in rows]
+    lines: dict[str, list[tuple[float, int, bool]]] = {"o": [], "|": []}
+    for line in axes.lines:
+        if (mark := str(line.get_marker())) in lines:
+            hollow = line.get_markerfacecolor() == "white"
+            lines[mark].append((float(line.get_xdata()[0]), len(rows) - 1 - int(line.get_ydata()[0]), hollow))
+    places = {row.method: place for place, row in enumerate(rows)}
+    drawn = [(s.ratio, places[s.method], s.marked) for s in found if s.configuration == FIRST and s.method in places]
+    assert sorted(lines["o"]) == sorted(drawn)
+    assert any(hollow for *_, hollow in drawn)
+    assert sorted(lines["|"]) == sorted((row.mean, place, False) for place, row in enumerate(rows))
+    assert draw_overview([]) is None

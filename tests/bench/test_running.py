@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hotswap.bench.methods import FIRST, METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
 from hotswap.bench.plan import CHOOSING
-from hotswap.bench.running import BenchOptions, Here, run_bench
-from hotswap.bench.runs import Point, Run, State
+from hotswap.bench.running import BenchOptions, Here, _Session, run_bench
+from hotswap.bench.runs import Point, Result, Run, State
 from hotswap.bench.store import BenchStore
+from hotswap.bench.training import train
+from hotswap.bench.worker import keep_data
 from hotswap.bench.workers import Workers
+from hotswap.bench.workloads import WORKLOADS
+from hotswap.data import DATASETS, Dataset, registry
+from hotswap.errors import DataError
 from tests.bench.helpers import Pretending, Silent
 
 W = "paper_network"
@@ -73,6 +82,21 @@ def test_what_another_try_may_change_is_tried_again_once(
             assert len(trainer.asked) == expected
 
 
+def test_what_is_damaged_or_of_the_past_is_trained_anew(tmp_path: Path) -> None:
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, ONE, Pretending(), Silent())
+        with store._sql as sql:
+            sql.execute("UPDATE points SET validation = 0 WHERE run = ?", (Run(W, "adamw", FIRST, 1).id,))
+        old = store.results()[Run(W, "adamw", FIRST, 2).id]
+        store.record([replace(old, version=old.version - 1)])
+        states = [store.results()[Run(W, "adamw", FIRST, seed).id].state for seed in range(5)]
+        assert states == ["finished", "damaged", "outdated", "finished", "finished"]
+        trainer = Pretending()
+        assert run_bench(store, ONE, trainer, Silent())
+        assert trainer.asked == [Run(W, "adamw", FIRST, seed).id for seed in (1, 2)]
+        assert {result.state for result in store.results().values()} == {"finished"}
+
+
 def test_a_method_that_fails_has_both_its_configurations_shown(tmp_path: Path) -> None:
     def fate(run: Run) -> State:
         return "failed" if run.configuration == FIRST else "finished"
@@ -97,6 +121,55 @@ def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
         assert run.id not in trainer.asked
         assert any(run.id in text for text in watcher.said)
         assert run_bench(store, ONE, Pretending(), Silent())
+
+
+def test_what_another_process_has_trained_since_is_not_trained_again(tmp_path: Path) -> None:
+    class Meanwhile(Pretending):
+        """While it trains the first run, somebody else trains the second."""
+
+        def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
+            if not self.asked:
+                with BenchStore.open(tmp_path) as other:
+                    other.record([Pretending().train(replace(run, seed=1), lambda _: None)])
+            return super().train(run, watch)
+
+    trainer = Meanwhile()
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, ONE, trainer, Silent())
+    assert [run[-1] for run in trainer.asked] == ["0", "2", "3", "4"]
+    early, late = Pretending(jobs=5), Pretending(jobs=5)
+    with BenchStore.create(tmp_path / "planned", "smoke") as store:
+        session = _Session(store, ONE, early, Silent())  # which plans all five
+        assert run_bench(store, ONE, late, Silent())
+        with ThreadPoolExecutor(5) as threads:
+            assert not session.goes_on(threads, over=False)
+    assert len(late.asked) == 5
+    assert early.asked == []
+
+
+def test_what_follows_from_the_results_of_another_process_is_trained(tmp_path: Path) -> None:
+    early, searching = Pretending(), Pretending()
+    with BenchStore.create(tmp_path, "smoke") as store:
+        session = _Session(store, BenchOptions(workloads=[W], methods=[REFERENCE]), early, Silent())  # plans the search
+        for name in SEARCHED:
+            store.record([searching.train(Run(W, REFERENCE, name, CHOOSING, "smoke"), lambda _: None)])
+        with ThreadPoolExecutor(1) as threads:
+            while session.goes_on(threads, over=False):
+                pass
+    assert early.asked == [Run(W, REFERENCE, SEARCHED[-1], seed).id for seed in range(5)]
+
+
+def test_what_another_process_has_tried_again_is_not_tried_again(tmp_path: Path) -> None:
+    with BenchStore.create(tmp_path, "smoke") as store:
+        assert run_bench(store, ONE, Pretending(fate=lambda _: "failed"), Silent())
+        trainer = Pretending(fate=lambda _: "failed")
+        session = _Session(store, replace(ONE, retry_failed=True), trainer, Silent())
+        found = store.results()[Run(W, "adamw", FIRST, 0).id]
+        store.record([replace(found, reason="It has failed again.")])
+        with ThreadPoolExecutor(1) as threads:
+            while session.goes_on(threads, over=False):
+                pass
+    assert trainer.asked == [Run(W, "adamw", FIRST, seed).id for seed in range(1, 5)]
 
 
 def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
@@ -134,6 +207,38 @@ def test_processes_train_and_one_that_is_killed_takes_only_its_run_with_it() -> 
     assert killed.end is None
     assert (fine.state, fine.run) == ("finished", runs[1])
     assert fine.end is not None
+
+
+def test_a_process_loads_a_data_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    digits, asked = DATASETS["digits"], []
+
+    def counted(*arguments: Any) -> Dataset:
+        asked.append(arguments)
+        return digits(*arguments)
+
+    def nowhere(*_: Any) -> Dataset:
+        raise DataError("not to be had")
+
+    monkeypatch.setattr(registry, "_HANDED_OVER", {})
+    monkeypatch.setitem(DATASETS._known, "digits", counted)
+    for seed in range(3):
+        run = Run(W, "adamw", FIRST, seed, "smoke")
+        keep_data(run)
+        WORKLOADS[W]().task(seed, "smoke")
+    assert len(asked) == 1
+    keep_data(replace(run, workload="recurrent_text"))  # which has none
+    monkeypatch.setattr(registry, "_HANDED_OVER", {})
+    monkeypatch.setitem(DATASETS._known, "digits", lambda *_: replace(counted(None, None), name="pictures"))
+    for _ in range(3):
+        keep_data(run)
+    assert len(asked) == 2  # it is kept under the name that it is registered by
+    monkeypatch.setattr(registry, "_HANDED_OVER", {})
+    monkeypatch.setitem(DATASETS._known, "digits", nowhere)
+    keep_data(run)
+    assert train(run).state == "missing"
+    monkeypatch.setitem(DATASETS._known, "digits", lambda *_: {}["nothing"])
+    keep_data(run)
+    assert train(run).reason.startswith("KeyError: 'nothing'")
 
 
 def test_a_process_that_cannot_start_is_a_row(tmp_path: Path) -> None:

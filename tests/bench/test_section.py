@@ -6,9 +6,11 @@ import math
 import re
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,7 +18,9 @@ from hotswap.bench.exchange import export_results, read_results
 from hotswap.bench.methods import METHODS
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
-from hotswap.bench.report.verdict import Contest, advice, coverage, each_of_ours, verdict
+from hotswap.bench.report.comparing import Contest, duels, leads
+from hotswap.bench.report.looks import three_digits
+from hotswap.bench.report.verdict import advice, coverage, each_of_ours, firmness, verdict
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Score, scores
 from hotswap.bench.store import BenchStore
@@ -28,7 +32,7 @@ from hotswap.studies.exchange.shipped import BENCHMARK, shipped
 from tests.bench.helpers import by_id, made, whole
 
 W, V = "paper_network", "autoencoder"
-SCORE = Score(V, "adamw", "default", seeds=5, endless=0, median=0.2, low=0.1, high=0.3, seconds=1.0)
+SCORE = Score(V, "adamw", "default", seeds=5, unfinished=0, median=0.2, low=0.1, high=0.3, seconds=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +135,9 @@ def test_every_number_is_that_of_rows(folder: Path) -> None:
                 assert shown == near([values.median(), values.min(), values.max()], rel=1e-5)
             if name in section["scored"]:
                 assert line["score"] == near(curves[100].median() / tables.level(name), rel=1e-5)
-                assert line["early"]["10"] == near(curves[10].median() / tables.level(name), rel=1e-5)
-                assert line["early"]["30"] == near(curves[30].median() / tables.level(name), rel=1e-5)
+                assert line["text"] == three_digits(float(curves[100].median()) / tables.level(name))
+                early = {str(at): three_digits(float(curves[at].median()) / tables.level(name)) for at in (10, 30)}
+                assert line["early"] == early
                 time = tables.time(name, method, configuration)
                 assert (math.inf if line["time"] == "never" else line["time"]) == near(time, rel=1e-5)
                 nearest = curves.median().min() / tables.level(name)
@@ -145,6 +150,7 @@ def test_every_number_is_that_of_rows(folder: Path) -> None:
         assert (row["workloads"], len(row["misses"])) == (len(own), missed[row["method"]])
         assert row["mean"] == near(math.prod(own) ** (1 / len(own)), rel=1e-5)
         assert row["worst"] == near(own.max(), rel=1e-5)
+        assert row["texts"]["worst"] == three_digits(float(own.max()))
         assert own[row["where"]] == own.max()
     for method, shares in section["profile"]["shares"].items():
         counts = [  # levels are scores, in six digits
@@ -166,8 +172,10 @@ def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
     }
     for duel in section["duels"]:
         both = [w for w in section["scored"] if {(w, duel["ours"]), (w, duel["other"])} <= there]
-        ahead = sum(tables.score(w, duel["ours"]) < tables.score(w, duel["other"]) for w in both)
+        ratios = [tables.score(w, duel["ours"]) / tables.score(w, duel["other"]) for w in both]
+        ahead, behind = sum(ratio < 1 / 1.01 for ratio in ratios), sum(ratio > 1.01 for ratio in ratios)
         assert (duel["ahead"], duel["of"]) == (ahead, len(both))
+        assert duel["level"] == len(both) - ahead - behind
     assert {(duel["ours"], duel["other"]) for duel in section["duels"]} == {(a, b) for a in ours for b in names - ours}
     wins = 0
     for contest in section["contests"]:
@@ -175,7 +183,7 @@ def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
             min(tables.score(contest["workload"], name) for name in side if (contest["workload"], name) in there)
             for side in (ours, names - ours)
         ]
-        assert [contest["ours"]["score"], contest["other"]["score"]] == pytest.approx(best, rel=1e-5)
+        assert [contest["ours"]["text"], contest["other"]["text"]] == [three_digits(value) for value in best]
         assert contest["standing"] == (best[0] * 1.01 < best[1]) - (best[1] * 1.01 < best[0])
         wins += contest["standing"] > 0
     told = verdict(scores({result.run.id: result for result in read_results(folder)}))
@@ -187,7 +195,7 @@ def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
     assert f"{worst:#.3g}".rstrip(".") in told
     search = tables.values.xs(100, level="seed").xs(REFERENCE, level="method")[100]
     search = search[tables.state.xs(100, level="seed").xs(REFERENCE, level="method") == "finished"].unstack("workload")
-    ratios = (search / search.min()).dropna()
+    ratios = (search / pd.Series({w: tables.level(w) for w in search.columns})).dropna()
     name = ratios.map(math.log).mean(axis=1).idxmin()
     mean, worst = math.exp(ratios.map(math.log).loc[name].mean()), ratios.loc[name].max()
     (told,) = [one for one in section["summary"] if one.startswith("In hindsight")]
@@ -212,20 +220,100 @@ def test_what_is_missing_is_said() -> None:
     half = {name: result for name, result in results.items() if not name.startswith(f"{V}-tuned-sobol_07")}
     said = coverage(half, scores(half))
     assert said[0] == "Scores are over 1 of 8 workloads: `paper_network`."
-    assert "so without scores: `autoencoder`." in said[1]
-    few = {name: result for name, result in results.items() if not name.startswith(f"{W}-adamw")}
-    assert any(s.startswith("AdamW has scores on 1 of 2 workloads") for s in coverage(few, scores(few)))
+    assert said[1] == "`autoencoder` has no scores yet: the search for its reference is not complete."
+    lost = {n: replace(r, state="diverged") if n.startswith(f"{V}-tuned") else r for n, r in results.items()}
+    told = "every run of the search for its reference diverged or raised an error"
+    assert coverage(lost, scores(lost))[1] == f"`autoencoder` has no scores yet: {told}."
+    early = {n: r for n, r in results.items() if not n.startswith(f"{V}-tuned") or n.endswith("-100")}
+    assert coverage(early, scores(early))[1] == "`autoencoder` has no scores yet: no run of its reference has finished."
+    perfect = results | by_id(*(made(V, REFERENCE, seed, 0.0, configuration="sobol_00") for seed in range(5)))
+    assert coverage(perfect, scores(perfect))[1].startswith(
+        "`autoencoder` has no scores yet: its reference makes no error"
+    )
+    few = {name: result for name, result in results.items() if not name.startswith(f"{W}-adamw-")}
+    told = "scores on 1 of 2 workloads only, and {} left out where means are compared."
+    assert f"AdamW has {told.format('is')}" in coverage(few, scores(few))
+    fewer = {name: result for name, result in few.items() if not name.startswith(f"{W}-sgd-")}
+    assert f"SGD and AdamW have {told.format('are')}" in coverage(fewer, scores(fewer))
     one = {name: result for name, result in results.items() if not name.endswith("-adamw-default-4")}
     assert "AdamW on `autoencoder` has 4 of 5 seeds." in coverage(one, scores(one))
     fewer = {name: result for name, result in results.items() if not name.endswith("-default-4")}
     told = [sentence for sentence in coverage(fewer, scores(fewer)) if "seeds" in sentence]
-    assert any(re.match(rf"On `{W}` \d+ methods have fewer than 5 seeds, at least 4.", sentence) for sentence in told)
+    assert any(
+        re.match(rf"On `{W}` \d+ configurations have fewer than 5 seeds; the fewest is 4.", sentence)
+        for sentence in told
+    )
     owed = {name: result for name, result in results.items() if "-second-" not in name}
-    assert any(s.startswith("Failed, and still to be trained a second time: ") for s in coverage(owed, scores(owed)))
+    assert any(
+        s.startswith("Second tries that are due and have not been run yet: ") for s in coverage(owed, scores(owed))
+    )
     section = section_data(results)
     assert section is not None
     assert any("dog (default), seeds 0, 1, 2, 3, 4: missing." in told for told in section["troubles"])
     assert any("salsa (default), seeds 0, 1, 2: diverged." in told for told in section["troubles"])
+
+
+def contested(seeds: int = 5) -> dict[str, Result]:
+    """Ours gain a half on one workload, and nothing on the other; each side's seeds lie one percent apart."""
+    results = {name: result for name, result in whole().items() if result.run.method == REFERENCE}
+    ends = {"race_adamw": {W: 0.05, V: 0.1}, "adamw": {W: 0.1, V: 0.1}, "sgd": {W: 0.3, V: 0.3}}
+    for method, by_workload in ends.items():
+        for workload, end in by_workload.items():
+            results |= by_id(*(made(workload, method, seed, end * (1 + 0.01 * seed)) for seed in range(seeds)))
+    return results
+
+
+def test_how_firm_a_lead_is() -> None:
+    results = contested()
+    (lead,) = leads(results, scores(results))
+    assert (lead.ours, lead.other, lead.without, lead.few) == ("race_adamw", "adamw", W, ())
+    assert lead.ratio == pytest.approx(0.5**0.5)
+    assert lead.then == pytest.approx(1)
+    # The bootstrap once more, with all 5**5 draws of five seeds in place of some.
+    draws = [sorted(draw)[2] for draw in product(range(5), repeat=5)]
+    logs = np.log1p(0.01 * np.array(draws))
+    numbers = np.random.default_rng(1)
+    sums = sum(sign * numbers.choice(logs, 200_000) for sign in (1, 1, -1, -1)) / 2
+    assert [lead.low, lead.high] == pytest.approx(0.5**0.5 * np.exp(np.quantile(sums, [0.025, 0.975])), rel=1e-3)
+    (told,) = firmness(results, scores(results))
+    assert re.fullmatch(
+        r"The mean of Race \(AdamW\) is 0\.707 times that of AdamW "
+        r"\(bootstrap over seeds: 95% interval 0\.\d+ to 0\.\d+\)\. "
+        "Without `paper_network`, where it gains most, it is 1.00: level.",
+        told,
+    )
+    assert leads(results, [score for score in scores(results) if score.method != "adamw"])[0].other == "sgd"
+    assert leads({}, []) == []
+
+
+def test_few_seeds_are_not_firm() -> None:
+    results = contested(seeds=1)
+    (told,) = firmness(results, scores(results))
+    few = "fewer than 3 seeds on `autoencoder` and `paper_network`."
+    assert told.startswith(f"The mean of Race (AdamW) is 0.707 times that of AdamW; {few}")
+    close = contested() | by_id(*(made(W, "race_adamw", seed, 0.099 * (1 + 0.01 * seed)) for seed in range(5)))
+    (told,) = firmness(close, scores(close))
+    assert "which includes 1)" in told
+    perfect = contested() | by_id(made(W, "race_adamw", 0, 0.0))
+    assert firmness(perfect, scores(perfect)) == []
+
+
+def test_why_not_to_be_sure_is_said() -> None:
+    for low, seeds, doubt in ((0.13, 5, "seeds overlap"), (0.15, 5, ""), (0.15, 2, "from 2 seeds")):
+        ours = replace(SCORE, method="race_adamw", ratio=1.0, low=0.1, high=0.14)
+        other = replace(SCORE, ratio=1.5, low=low, high=0.3, seeds=seeds)
+        assert Contest(V, ours, other).doubt == doubt
+        said = " ".join(verdict([replace(SCORE, method="tuned", ratio=1.0), ours, other]))
+        assert f"`autoencoder` (Race (AdamW) 1.00, AdamW 1.50{'; ' if doubt else ''}{doubt})" in said
+    assert Contest(V, ours, replace(other, ratio=1.001)).doubt == ""  # nobody is ahead
+
+
+def test_surely_ahead_is_with_every_seed_and_not_only_level() -> None:
+    tuned = replace(SCORE, method="tuned", ratio=1.0)
+    ours = replace(SCORE, method="race_adamw", ratio=1.0, low=0.1, high=0.12)
+    for ratio, low, expected in ((1.5, 0.13, (1, 0, 1)), (1.5, 0.11, (1, 0, 0)), (1.005, 0.13, (0, 1, 0))):
+        (duel,) = duels([tuned, ours, replace(SCORE, ratio=ratio, low=low)])
+        assert (duel.ahead, duel.level, duel.surely) == expected
 
 
 def strange() -> dict[str, dict[str, Result]]:
@@ -268,7 +356,7 @@ def test_the_advice_names_the_best_by_mean_and_by_worst_case() -> None:
     names = [name for name in METHODS if name not in (REFERENCE, "dog")]
     ours, others = ([METHODS[n].title for n in names if METHODS[n].ours is side] for side in (True, False))
     assert said[0].startswith(f"Of ours, on the 2 workloads of the benchmark: {ours[0]} has the lowest geometric mean")
-    assert said[1].startswith(f"Of what others use: {others[0]} has the lowest geometric mean")
+    assert said[1].startswith(f"Of the other methods: {others[0]} has the lowest geometric mean")
 
 
 def test_a_report_has_the_section_where_results_come_along(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.store import BenchStore
 from hotswap.bench.workloads import WORKLOADS
 from hotswap.errors import StudyError, UnitTaken
+from hotswap.report import load_results
+from hotswap.studies.storage.ledger import _mode
 from hotswap.studies.storage.locks import acquire, release
 from tests.bench.helpers import made
 
@@ -117,3 +120,28 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
         release(lock)
         with store.holding(run):
             assert store.running(run)
+
+
+def test_a_benchmark_that_cannot_be_written_to_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with BenchStore.create(tmp_path, "smoke") as store:
+        store.record([made(W, "sgd")])
+        known = store.results()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a disk that is read only; root may write to any folder
+    with BenchStore.open(tmp_path) as store:
+        assert store.results() == known
+        with pytest.raises(StudyError, match="cannot be read or written"):
+            store.record([made(W, "adamw")])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["ledger.sqlite"]
+    log = tmp_path / "ledger.sqlite-wal"
+    log.write_bytes(b"rows of a process that was killed")
+    assert _mode(tmp_path / "ledger.sqlite") == "mode=rw"  # what is in it is not left out: SQLite reads it, or says so
+    log.write_bytes(b"")
+    assert _mode(tmp_path / "ledger.sqlite") == "mode=ro&immutable=1"
+
+
+def test_it_is_not_taken_for_a_study(tmp_path: Path) -> None:
+    BenchStore.create(tmp_path, "smoke").close()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StudyError, match=r"holds a benchmark, and no study; `hotswap bench report .*` reports on it"):
+        load_results(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, repeat
 
 import pytest
 import torch
+from torch.nn.functional import pad
 
 from hotswap.bench.workloads import WORKLOADS, Task, Workload
+from hotswap.bench.workloads.cifar_resnet import augmented
+from hotswap.bench.workloads.images import Images
+from hotswap.bench.workloads.text import Text, sources
+from hotswap.data import load
+from hotswap.errors import SettingError
 
 
 @pytest.fixture(params=sorted(WORKLOADS))
@@ -26,6 +32,51 @@ def trained(task: Task, steps: int, rate: float = 3e-3) -> list[float]:
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def test_validation_is_on_samples_that_nothing_is_trained_on() -> None:
+    data = load("digits")
+    images = Images.of("digits", "cpu", flat=True)
+    assert torch.equal(images.validation[0], torch.from_numpy(data.test_inputs()))
+    assert torch.equal(images.measured[0], torch.from_numpy(data.train_inputs())[:5000])
+    batch, _ = next(images.minibatches(16, 0))
+    assert all((images.train_x == row).all(1).any() for row in batch)
+    train, held_out = sources()
+    assert 0.02 < len(held_out) / (len(train) + len(held_out)) < 0.1
+    text = Text(40, "cpu")
+    for held, own in ((True, held_out), (False, train)):
+        x, y = text.measured(30, held_out=held)
+        assert all(bytes([*row.tolist(), after.item()]) in own for row, after in zip(x, y[:, -1], strict=True))
+    x, y = next(text.minibatches(30, 0))
+    assert all(bytes(row.tolist()) in train for row in x)
+    assert torch.equal(x[:, 1:], y[:, :-1])  # each character is predicted from those before
+
+
+def test_pictures_are_shifted_and_mirrored_and_nothing_else() -> None:
+    x, y = torch.rand(4, 3, 8, 8), torch.arange(4)
+    plain = pad(x, (4, 4, 4, 4))
+    places = {
+        (down, right, mirrored): part.flip(-1) if mirrored else part
+        for down in range(9)
+        for right in range(9)
+        for mirrored in (False, True)
+        for part in [plain[..., down : down + 8, right : right + 8]]
+    }
+    seen = set()
+    for moved, labels in islice(augmented(repeat((x, y)), seed=0), 60):
+        assert torch.equal(labels, y)
+        seen |= {place for place, part in places.items() if torch.equal(part, moved)}
+    assert len(seen) > 40
+    assert {mirrored for *_, mirrored in seen} == {False, True}
+
+
+def test_one_of_ones_own_that_lacks_something_is_refused_at_once() -> None:
+    parts = {"title": "mine", "task": lambda *_: None}
+    with pytest.raises(SettingError, match="Mine must have the attribute measured; see Workload"):
+        WORKLOADS.register("mine")(type("Mine", (Workload,), parts))
+    with pytest.raises(SettingError, match=r"Mine must define task\(\); see Workload"):
+        WORKLOADS.register("mine")(type("Mine", (Workload,), {"title": "mine", "measured": "error"}))
+    assert "mine" not in WORKLOADS
 
 
 def test_there_are_eight() -> None:

@@ -9,9 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from uuid import uuid4
 
-from hotswap.bench.methods import METHODS
 from hotswap.bench.posting import BenchWork
-from hotswap.bench.running import BenchOptions, Watcher, left
+from hotswap.bench.running import BenchOptions, Watcher, killed, left
 from hotswap.bench.runs import Point, Result, Run
 from hotswap.bench.store import BenchStore
 from hotswap.bench.workloads import WORKLOADS, Size
@@ -143,20 +142,14 @@ class _BenchKeeper:
 
     def put_down(self, unit: str, *, finished: bool, error: str = "") -> None:
         if error and unit not in self._ended:
-            self._end(self._killed(unit, error.partition("\n")[0]))
+            last = error.partition("\n")[0]
+            reason = f"It was tried three times; the last time: {last}"
+            self._end(killed(self._runs[unit], reason, self._points.get(unit, ())))
             self._write()
         if unit in self._ended:
             self._open.remove(unit)
             self._watcher.ends(self._ended.pop(unit))
         self._let_go(unit)
-
-    def _killed(self, unit: str, why: str) -> Result:
-        """What is left of a run whose processes have died, the last of them at these points."""
-        run = self._runs[unit]
-        settings = dict(METHODS[run.method]().configuration(run.configuration).settings)
-        reason = f"It was tried three times; the last time: {why}"
-        points = tuple(self._points.get(unit, ()))
-        return Result(run, "killed", reason, points, 0, WORKLOADS[run.workload].version, settings)
 
     def _end(self, result: Result) -> None:
         unit = result.run.id

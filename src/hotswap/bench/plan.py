@@ -13,7 +13,7 @@ from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
 from hotswap.bench.runs import SETTLED, Result, Run
 from hotswap.bench.workloads import WORKLOADS, Size
 
-__all__ = ["CHOOSING", "FAILING", "chosen", "chosen_settings", "reporting_seeds", "wanted"]
+__all__ = ["CHOOSING", "FAILING", "chosen", "chosen_settings", "reporting_seeds", "search_of", "wanted"]
 
 CHOOSING = 100
 """The seed from which the reference is chosen: none of those that are reported."""
@@ -23,7 +23,7 @@ FAILING = 2.0
 
 
 def reporting_seeds(workload: str) -> range:
-    """Five, or three where a run takes a GPU."""
+    """Five, or three where a run is meant for a GPU."""
     return range(3 if WORKLOADS[workload].wants_gpu else 5)
 
 
@@ -51,11 +51,16 @@ def _of_workload(workload: str, methods: Sequence[str], size: Size, results: Map
 
 def chosen(workload: str, results: Mapping[str, Result]) -> str | None:
     """The configuration of the tuned reference; None before the whole search is done, or if all of it failed."""
-    search = [results.get(Run(workload, REFERENCE, name, CHOOSING).id) for name in SEARCHED]
-    if not all(result is not None and result.state in SETTLED for result in search):
-        return None
-    ended = [(r.end.validation, r.run.configuration) for r in search if r is not None and r.end is not None]
+    search = search_of(workload, results) or []
+    ended = [(result.end.validation, result.run.configuration) for result in search if result.end is not None]
     return min(ended)[1] if ended else None
+
+
+def search_of(workload: str, results: Mapping[str, Result]) -> list[Result] | None:
+    """The runs of the search for the reference; None before all of them have ended."""
+    search = [results.get(Run(workload, REFERENCE, name, CHOOSING).id) for name in SEARCHED]
+    there = [result for result in search if result is not None and result.state in SETTLED]
+    return there if len(there) == len(search) else None
 
 
 def chosen_settings(workload: str, results: Mapping[str, Result]) -> Mapping[str, object]:

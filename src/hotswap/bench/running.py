@@ -10,15 +10,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from hotswap.bench.methods import METHODS
 from hotswap.bench.plan import wanted
 from hotswap.bench.runs import SETTLED, Point, Result, Run
 from hotswap.bench.store import BenchStore
 from hotswap.bench.training import train
-from hotswap.bench.workloads import Size
+from hotswap.bench.workloads import WORKLOADS, Size
 from hotswap.errors import UnitTaken
 from hotswap.studies.running.origin import occasion
 
-__all__ = ["BenchOptions", "Here", "Trainer", "Watcher", "left", "run_bench"]
+__all__ = ["BenchOptions", "Here", "Trainer", "Watcher", "killed", "left", "run_bench"]
 
 GLANCE = 0.2
 """Seconds between two looks at whether to stop."""
@@ -100,6 +101,12 @@ def left(
     return [run for run in runs if is_left(run)], len(runs)
 
 
+def killed(run: Run, reason: str, points: Sequence[Point]) -> Result:
+    """What is left of a run whose process has died, after these measurements."""
+    settings = dict(METHODS[run.method]().configuration(run.configuration).settings)
+    return Result(run, "killed", reason, tuple(points), 0, WORKLOADS[run.workload].version, settings)
+
+
 def run_bench(
     store: BenchStore,
     options: BenchOptions,
@@ -120,7 +127,7 @@ def run_bench(
         except BaseException:
             trainer.stop()
             raise
-    return not session.taken and not left(store.results(), store.size, options, session.tried)[0]
+    return not left(store.results(), store.size, options, session.tried)[0]
 
 
 class _Session:
@@ -134,7 +141,8 @@ class _Session:
         self.queue = self._plan()
 
     def _plan(self) -> list[Run]:
-        runs, known = left(self.store.results(), self.store.size, self.options, self.tried | self.taken)
+        self.known = self.store.results()
+        runs, known = left(self.known, self.store.size, self.options, self.tried | self.taken)
         self.watcher.planned(known - len(runs), known)
         return runs
 
@@ -143,7 +151,9 @@ class _Session:
         while not over and self.queue and len(self.under_way) < self.trainer.jobs:
             self._begin(threads, self.queue.pop(0))
         if not self.under_way:
-            return False
+            # Others may have trained what was planned, and more may follow from that.
+            self.queue = self.queue or ([] if over else self._plan())
+            return bool(self.queue) and not over
         ended, _ = wait(self.under_way, timeout=GLANCE, return_when=FIRST_COMPLETED)
         for future in ended:
             with self.under_way.pop(future):  # until it is stored, it is ours
@@ -159,10 +169,18 @@ class _Session:
         try:
             holding.enter_context(self.store.holding(run))
         except UnitTaken as taken:
-            self.watcher.say(str(taken))
+            self.watcher.say(f"{run.id} is left to {f'process {taken.pid}' if taken.pid else 'another process'}.")
             self.taken.add(run.id)
+            return
+        if _digest(self.store.results().get(run.id)) != _digest(self.known.get(run.id)):
+            holding.close()  # another process has trained it since the plan was made
+            self.tried.add(run.id)
             return
         self.tried.add(run.id)
         self.watcher.begins(run)
         work = threads.submit(self.trainer.train, run, lambda point: self.watcher.measured(run, point))
         self.under_way[work] = holding
+
+
+def _digest(result: Result | None) -> str:
+    return "" if result is None else result.digest()

@@ -119,15 +119,17 @@ class Result:
 
 
 def troubles(results: Iterable[Result]) -> list[str]:
-    """What did not finish and why: a sentence for each configuration of a method on a workload, with its seeds."""
-    found: dict[tuple[str, str, str, str], list[Result]] = {}
+    """What did not finish and why: a sentence for the seeds of a configuration to which the same happened."""
+    found: dict[tuple[str, str, str, str, str], list[Result]] = {}
     for result in results:
         run = result.run
         if result.state != "finished":
-            found.setdefault((run.workload, run.method, run.configuration, result.state), []).append(result)
+            found.setdefault((run.workload, run.method, run.configuration, result.state, result.reason), []).append(
+                result
+            )
     sentences = []
-    for (workload, method, configuration, state), those in sorted(found.items()):
+    for (workload, method, configuration, state, reason), those in sorted(found.items()):
         seeds = ", ".join(str(result.run.seed) for result in sorted(those, key=lambda result: result.run.seed))
         seen = f"seed {seeds}" if len(those) == 1 else f"seeds {seeds}"
-        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {those[0].reason}")
+        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {reason}")
     return sentences

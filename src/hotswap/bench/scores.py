@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import geometric_mean, median
+from statistics import fmean, median
 
 from hotswap.bench.methods import FIRST
 from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
@@ -22,6 +22,8 @@ __all__ = [
     "Overall",
     "Score",
     "curve",
+    "ends",
+    "geometric_mean",
     "in_hindsight",
     "overall",
     "profile",
@@ -50,7 +52,7 @@ class Score:
     configuration: str
     seeds: int
     """How many runs have ended, one way or another."""
-    endless: int
+    unfinished: int
     """How many of them diverged or failed. They count as networks that have learned nothing."""
     median: float
     low: float
@@ -72,7 +74,7 @@ class Score:
     @property
     def marked(self) -> bool:
         """Whether some of its runs count as networks that have learned nothing."""
-        return bool(self.endless or self.spoiled)
+        return bool(self.unfinished or self.spoiled)
 
     @property
     def missed(self) -> bool:
@@ -125,6 +127,11 @@ def curve(runs: Sequence[Result], start: float = math.nan) -> dict[int, Band]:
     return {percent: Band([_value(run, percent, start) for run in runs]) for percent in PERCENTS}
 
 
+def ends(runs: Sequence[Result], start: float = math.nan) -> list[float]:
+    """The validation measure of several seeds at the end. `start` as for `curve`."""
+    return [_value(run, PERCENTS[-1], start) for run in runs]
+
+
 def scores(results: Mapping[str, Result]) -> list[Score]:
     """Every configuration of every method on every workload where it has ended."""
     found = reported(results)
@@ -143,17 +150,22 @@ def _score(key: Key, runs: Sequence[Result], start: float, level: float) -> Scor
     return Score(
         *key,
         seeds=len(runs),
-        endless=sum(run.end is None for run in runs),
+        unfinished=sum(run.end is None for run in runs),
         median=middle,
         low=low,
         high=high,
         seconds=median(run.points[-1].seconds if run.points else 0.0 for run in runs),
-        ratio=middle / level,
-        early={percent: bands[percent][0] / level for percent in EARLY},
+        ratio=_over(middle, level),
+        early={percent: _over(bands[percent][0], level) for percent in EARLY},
         time=math.nan if math.isnan(level) else median(_time(run, level) for run in runs),
-        nearest=min(band[0] for band in bands.values()) / level,
+        nearest=_over(min(band[0] for band in bands.values()), level),
         spoiled=sum(_spoiled(run) for run in runs),
     )
+
+
+def _over(measure: float, level: float) -> float:
+    """A score; NaN where the reference makes no error at all, so that nothing can be compared with it."""
+    return measure / level if level else math.nan
 
 
 def _spoiled(run: Result) -> bool:
@@ -189,33 +201,48 @@ class Overall:
     """How many it has a score on."""
     mean: float
     """The geometric mean of its scores."""
+    second: float
+    """The same, if its second configuration counts where that is the better one."""
     worst: float
     where: str
     """Its greatest score, and the workload of that."""
     misses: tuple[str, ...]
     """Workloads on which it never came near the reference."""
     failures: tuple[str, ...]
-    """Workloads on which a run of it had no end."""
+    """Workloads on which a run of it diverged or raised an error."""
+
+
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Of scores: 0 where one of them is, since no error is infinitely better than any."""
+    logs = [math.log(ratio) if ratio else -math.inf for ratio in ratios]
+    return math.exp(fmean(logs))
 
 
 def overall(found: Iterable[Score]) -> list[Overall]:
     """The methods, the best mean first; those that are on more workloads before others."""
     by_method: dict[str, list[Score]] = {}
+    again: dict[tuple[str, str], float] = {}
     for score in found:
-        if (score.configuration == FIRST or score.method == REFERENCE) and not math.isnan(score.ratio):
+        if math.isnan(score.ratio):
+            continue
+        if score.configuration == FIRST or score.method == REFERENCE:
             by_method.setdefault(score.method, []).append(score)
+        else:
+            again[score.method, score.workload] = score.ratio
     rows = []
     for method, own in by_method.items():
+        better = [min(score.ratio, again.get((method, score.workload), math.inf)) for score in own]
         worst = max(own, key=lambda score: score.ratio)
         rows.append(
             Overall(
                 method,
                 len(own),
                 geometric_mean(score.ratio for score in own),
+                geometric_mean(better),
                 worst.ratio,
                 worst.workload,
                 tuple(score.workload for score in own if score.missed),
-                tuple(score.workload for score in own if score.endless),
+                tuple(score.workload for score in own if score.unfinished),
             )
         )
     return sorted(rows, key=lambda row: (-row.workloads, row.mean))
@@ -224,17 +251,18 @@ def overall(found: Iterable[Score]) -> list[Overall]:
 def in_hindsight(results: Mapping[str, Result]) -> tuple[str, float, float] | None:
     """The configuration of the search for references that is best over all workloads; its mean, and its worst score.
 
-    From the one seed of the search, over the best of it on each workload. None while there are no two workloads with
-    a complete search, or if every configuration failed somewhere.
+    Its measures are those of the search, which has one seed; as for all methods, they are taken over the measure of the
+    reference from the seeds that are reported. None while there are no two workloads with a reference, or if every
+    configuration failed somewhere.
     """
-    names = sorted({result.run.workload for result in results.values() if chosen(result.run.workload, results)})
-    ends: dict[str, list[float]] = {}
-    for name in names:
-        search = {one: results[Run(name, REFERENCE, one, CHOOSING).id].end for one in SEARCHED}
-        found = {one: end.validation for one, end in search.items() if end is not None}
-        for one, value in found.items():
-            ends.setdefault(one, []).append(value / min(found.values()))
-    everywhere = {one: ratios for one, ratios in ends.items() if len(ratios) == len(names) > 1}
+    levels = {s.workload: s.median for s in scores(results) if s.method == REFERENCE and not math.isnan(s.ratio)}
+    found: dict[str, list[float]] = {}
+    for workload, level in levels.items():
+        for one in SEARCHED:
+            end = results[Run(workload, REFERENCE, one, CHOOSING).id].end
+            if end is not None:
+                found.setdefault(one, []).append(end.validation / level)
+    everywhere = {one: ratios for one, ratios in found.items() if len(ratios) == len(levels) > 1}
     if not everywhere:
         return None
     first = min(everywhere, key=lambda one: geometric_mean(everywhere[one]))
@@ -242,15 +270,20 @@ def in_hindsight(results: Mapping[str, Result]) -> tuple[str, float, float] | No
 
 
 def profile(found: Iterable[Score], levels: Sequence[float]) -> dict[str, list[float]]:
-    """By method, the share of all workloads on which its score is at most each of these levels."""
+    """By method, the share of all workloads on which its score is at most each of these levels.
+
+    Only of methods that have a score on all of them: others would be judged by what was not measured.
+    """
     kept = [score for score in found if score.configuration == FIRST or score.method == REFERENCE]
     kept = [score for score in kept if not math.isnan(score.ratio)]
-    workloads = {score.workload for score in kept}
+    count = len({score.workload for score in kept})
+    by_method: dict[str, list[float]] = {}
+    for score in kept:
+        by_method.setdefault(score.method, []).append(score.ratio)
     return {
-        method: [
-            sum(score.method == method and score.ratio <= level for score in kept) / len(workloads) for level in levels
-        ]
-        for method in dict.fromkeys(score.method for score in kept)
+        method: [sum(ratio <= level for ratio in ratios) / count for level in levels]
+        for method, ratios in by_method.items()
+        if len(ratios) == count
     }
 
 

@@ -22,14 +22,12 @@ from hotswap.bench.runs import Point, Result, Run
 from hotswap.bench.workloads import WORKLOADS, Size
 from hotswap.errors import StudyError
 from hotswap.studies.storage.command import without_folders
-from hotswap.studies.storage.ledger import PATIENCE, Kind, creating, explained, opened
+from hotswap.studies.storage.ledger import BENCHMARK, PATIENCE, creating, explained, opened
 from hotswap.studies.storage.locks import acquire, release
 from hotswap.studies.storage.store import LEDGER
 from hotswap.studies.storage.unit_locks import WAITING, hold, is_trained, trainer, whereabouts
 
-__all__ = ["BenchStore", "is_current"]
-
-BENCH = Kind(0x48534250, 1, "a benchmark")  # "HSBP"
+__all__ = ["BenchStore", "of_today"]
 
 _TABLES = """
 CREATE TABLE bench (size TEXT NOT NULL);
@@ -64,7 +62,7 @@ class BenchStore:
                 raise StudyError(f"Another process has been setting up {folder} for {PATIENCE:.0f} s; try again.")
             try:
                 if not (folder / LEDGER).exists():
-                    with creating(folder / LEDGER, BENCH, _TABLES) as sql:
+                    with creating(folder / LEDGER, BENCHMARK, _TABLES) as sql:
                         sql.execute("INSERT INTO bench VALUES (?)", (size,))
             finally:
                 release(lock)
@@ -84,9 +82,13 @@ class BenchStore:
             StudyError: It holds none, or a ledger that is damaged or newer than this program.
         """
         if not (folder / LEDGER).is_file():
+            if (folder / "runs.parquet").is_file():
+                raise StudyError(
+                    f"{folder} holds exported tables; `hotswap bench import DIR {folder}` puts them into DIR."
+                )
             raise StudyError(f"{folder} holds no benchmark; `hotswap bench run` starts one.")
         with explained(folder):
-            return cls(folder, opened(folder / LEDGER, BENCH))
+            return cls(folder, opened(folder / LEDGER, BENCHMARK))
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -159,10 +161,15 @@ class BenchStore:
         if not sound:
             told = "What the ledger has of it is not what was stored; it is trained again with the next run."
             return replace(result, state="damaged", reason=told, points=())
-        if not is_current(result):
-            told = "The workload or the method's settings have changed since; it is trained again with the next run."
-            return replace(result, state="outdated", reason=told, points=())
+        return of_today(result)
+
+
+def of_today(result: Result) -> Result:
+    """The result, or a row that says that it is of the past."""
+    if is_current(result):
         return result
+    told = "The workload or the method's settings have changed since; it is trained again with the next run."
+    return replace(result, state="outdated", reason=told, points=())
 
 
 def is_current(result: Result) -> bool:

@@ -7,6 +7,9 @@ import time
 import warnings
 from collections.abc import Callable, Generator
 from importlib.metadata import version
+from itertools import takewhile
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -14,7 +17,8 @@ import torch
 from hotswap.bench.methods import METHODS, Method, Training
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
 from hotswap.bench.workloads import WORKLOADS, Task, Workload
-from hotswap.errors import DataError
+from hotswap.bench.workloads.text import fingerprint
+from hotswap.errors import DataError, HotSwapError, SettingError
 from hotswap.studies.running.origin import versions
 
 __all__ = ["train", "training"]
@@ -43,6 +47,8 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     workload, method = WORKLOADS.find(run.workload, "workload")(), METHODS.find(run.method, "method")()
     settings = dict(method.configuration(run.configuration).settings)
     origin: dict[str, Any] = {**versions(torch.device(device)), "threads": torch.get_num_threads()}
+    if workload.reads_sources:
+        origin["text"] = fingerprint()
     points: list[Point] = []
     budget = 0
 
@@ -63,13 +69,13 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
         except DataError as error:
             return ended("missing", _one_line(error))
         except Exception as error:  # of any package; the row says which
-            return ended("failed", f"{type(error).__name__}: {_one_line(error)}")
+            return ended("failed", f"{type(error).__name__}: {_one_line(error)}{_place(error)}")
         finally:
             begun = None  # type: ignore[assignment]  # its memory goes to the next run
             gc.collect()
-    lost = next((point for point in points if not point.finite), None)
-    if lost is not None and not points[-1].finite:
-        return ended("diverged", f"Its measures are not finite from {lost.percent} % of the budget on.")
+    lost = list(takewhile(lambda point: not point.finite, reversed(points)))
+    if lost:
+        return ended("diverged", f"Its measures are not finite from {lost[-1].percent} % of the budget on.")
     return ended("finished")
 
 
@@ -93,6 +99,11 @@ def _measured(training: Training, device: torch.device, points: list[Point]) -> 
             torch.cuda.synchronize(device)
         seconds += time.perf_counter() - began
         points.append(Point(percent, float(training.cost), steps, seconds, *training.measure()))
+        if points[-1].validation < 0:
+            raise SettingError(
+                f"The validation measure is {points[-1].validation:g}, and scores are ratios of measures: give the "
+                "workload one that is never negative, such as the exponential of its loss."
+            )
         yield points[-1]
         if len(points) >= PATIENCE and not any(point.finite for point in points[-PATIENCE:]):
             return
@@ -100,6 +111,16 @@ def _measured(training: Training, device: torch.device, points: list[Point]) -> 
 
 def _gpus(device: str) -> list[torch.device]:
     return [torch.device(device)] if device.startswith("cuda") else []
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised; our own sentences say what to do instead."""
+    frames = extract_tb(error.__traceback__)
+    return (
+        ""
+        if isinstance(error, HotSwapError) or not frames
+        else f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    )
 
 
 def _one_line(error: Exception) -> str:

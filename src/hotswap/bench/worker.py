@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ import torch
 
 from hotswap.bench.runs import Point, Run
 from hotswap.bench.training import train
+from hotswap.bench.workloads import WORKLOADS
+from hotswap.data import load
+from hotswap.data.registry import hand_over
 from hotswap.extensions import load_file
 
-__all__ = ["main"]
+__all__ = ["keep_data", "main"]
 
 
 def main(device: str, threads: str, *load: str) -> None:
@@ -37,9 +42,19 @@ def main(device: str, threads: str, *load: str) -> None:
         tell({"point": list(point)})
 
     for line in sys.stdin:
-        tell(train(Run(**json.loads(line)), device, measured).plain())
+        run = Run(**json.loads(line))
+        keep_data(run)
+        tell(train(run, device, measured).plain())
         if device.startswith("cuda"):
             torch.cuda.empty_cache()
+
+
+def keep_data(run: Run) -> None:
+    """Load the data set of a run once for all runs of this process; where that fails, the run itself will say why."""
+    name = WORKLOADS[run.workload].data.get(run.size)
+    if name is not None:
+        with suppress(Exception):
+            hand_over([replace(load(name), name=name)])  # which is what `load` returns from now on
 
 
 if __name__ == "__main__":

@@ -18,9 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from hotswap.bench.methods import METHODS
+from hotswap.bench.running import killed
 from hotswap.bench.runs import Point, Result, Run
-from hotswap.bench.workloads import WORKLOADS
 
 __all__ = ["Workers"]
 
@@ -131,10 +130,7 @@ class _Worker:
         self.close()
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
         last = f" It said: {said[-1].strip()}" if said and code >= 0 else ""
-        workload, method = WORKLOADS[run.workload], METHODS[run.method]()
-        settings = dict(method.configuration(run.configuration).settings)
-        reason = f"The process that trained it was ended {how}.{last}"
-        return Result(run, "killed", reason, tuple(self._points), 0, workload.version, settings)
+        return killed(run, f"The process that trained it was ended {how}.{last}", self._points)
 
     def kill(self) -> None:
         """End it, whatever it is doing."""

@@ -19,8 +19,11 @@ from hotswap.cli.signals import stopped_by_signals
 from hotswap.errors import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotswap.bench.running import BenchOptions
-    from hotswap.bench.runs import Result, Run
+    from hotswap.bench.runs import Result
+    from hotswap.bench.workloads import Size
 
 app = typer.Typer(
     help="Compare methods that need no tuning, on the same workloads at the same cost; stop and go on at any time.",
@@ -28,11 +31,19 @@ app = typer.Typer(
 )
 
 
+AGAIN = "the same command tries them again"
+
+
 class SizeName(StrEnum):
     """How large workloads are."""
 
     SMOKE = "smoke"
     FULL = "full"
+
+
+@app.callback()
+def _() -> None:
+    need("safetensors", "Benchmarks need what studies need", extra="bench")
 
 
 BenchFolder = Annotated[Path, typer.Argument(help="The benchmark's folder.", metavar="DIR")]
@@ -58,13 +69,13 @@ def list_() -> None:
 
     table = Table(title="Workloads", box=box.SIMPLE_HEAD)
     for heading in ("name", "what it is", "measured", "wants"):
-        table.add_column(heading, no_wrap=heading == "name")
+        table.add_column(heading, no_wrap=heading == "name", overflow="fold")
     for name, workload in sorted(WORKLOADS.items()):
         table.add_row(name, workload.title, workload.measured, "a GPU" if workload.wants_gpu else "")
     out.print(table)
     table = Table(title="Methods", box=box.SIMPLE_HEAD)
-    for heading in ("name", "what it is", "configuration, and who recommends it", "here"):
-        table.add_column(heading, no_wrap=heading == "name")
+    for heading in ("name", "what it is", "who recommends its configuration", "here"):
+        table.add_column(heading, no_wrap=heading == "name", overflow="fold")
     for name, method in METHODS.items():
         package = " ".join(method.package) if method.package else ""
         title = f"{method.title} ({package})" if package else method.title
@@ -104,6 +115,7 @@ def run(
     the folder, writes down what comes of them. A run whose node or process dies begins anew elsewhere; one whose
     process has died three times has a row that says so.
     """
+    from hotswap.bench.comparable import check_before_running
     from hotswap.bench.running import run_bench
     from hotswap.bench.store import BenchStore
     from hotswap.bench.workers import Workers
@@ -116,7 +128,9 @@ def run(
         if on is Place.RAY:
             if jobs > 1:
                 raise SettingError("--jobs is for processes on this machine; on ray, say what a run has by --per-unit.")
-            complete, signals = run_bench_on_ray(out_dir, size.value, device, options, OnRay(address, per_unit or ()))
+            complete, signals, chosen = run_bench_on_ray(
+                out_dir, size.value, device, options, OnRay(address, per_unit or ())
+            )
         else:
             check_for_ray({"--address": address, "--per-unit": per_unit}, "benchmarks")
             chosen = options(device)
@@ -128,6 +142,7 @@ def run(
                 stopped_by_signals(watching.say, UNDER_WAY) as signals,
                 Workers(jobs, device, context.obj or ()) as workers,
             ):
+                check_before_running(store, chosen, device)
                 complete = run_bench(store, chosen, workers, watching, lambda: bool(signals))
     except KeyboardInterrupt:
         err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
@@ -135,10 +150,29 @@ def run(
     if signals:
         err.print("Stopped. Run the same command again to go on.")
         raise typer.Exit(128 + signals[0])
+    with BenchStore.open(out_dir) as store:
+        told = _outcome(store.results(), chosen, store.size)
     if complete:
-        out.print(f"All of it has ended. Next: hotswap bench report {out_dir} --out FOLDER")
+        out.print(f"All of it has ended: {told}. Next: hotswap bench report {out_dir} --out FOLDER", soft_wrap=True)
     else:
-        out.print(f"Not everything has ended. See: hotswap bench status {out_dir}")
+        out.print(f"Not everything has ended: {told}. See: hotswap bench status {out_dir}", soft_wrap=True)
+
+
+def _outcome(results: Mapping[str, Result], options: BenchOptions, size: Size) -> str:
+    """What became of the runs that a command was asked for, and what can be done about it."""
+    from hotswap.bench.plan import wanted
+    from hotswap.bench.runs import STATES
+
+    runs = wanted(options.workloads, options.methods, size, results)
+    counts: Counter[str] = Counter(results[run.id].state for run in runs if run.id in results)
+    hints = {"failed": "--retry-failed tries them again", "missing": AGAIN, "killed": AGAIN}
+    counts["left"] = len(runs) - counts.total()
+    told = [
+        f"{counts[state]} {state}{f' ({hints[state]})' if state in hints else ''}"
+        for state in (*STATES, "left")
+        if counts[state]
+    ]
+    return ", ".join(told) or "nothing was asked for"
 
 
 def _options(
@@ -175,40 +209,20 @@ def _options(
 
 
 @app.command()
-def status(folder: BenchFolder, workload: WorkloadNames = None, method: MethodNames = None) -> None:
-    """Show what has ended and how, what is running and what is left, by workload and method."""
-    from hotswap.bench.methods import METHODS
-    from hotswap.bench.plan import wanted
-    from hotswap.bench.runs import STATES, troubles
-    from hotswap.bench.store import BenchStore
-    from hotswap.bench.workloads import WORKLOADS
+def status(
+    folder: BenchFolder,
+    workload: Annotated[
+        list[str] | None, typer.Option("--workload", help="Only this workload; repeat for more.", metavar="NAME")
+    ] = None,
+    method: MethodNames = None,
+) -> None:
+    """Show what has ended and how, what is running and what is left, by workload and method.
 
-    for name in workload or ():
-        WORKLOADS.find(name, "--workload")
-    for name in method or ():
-        METHODS.find(name, "--method")
-    with BenchStore.open(folder) as store:
-        results = store.results()
-        runs = wanted(workload or sorted(WORKLOADS), method or list(METHODS), store.size, results)
-        where = {run.id: place for run in runs if (place := store.running(run)) is not None}
-        states = {run.id: _state(run, results, running=run.id in where) for run in runs}
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for one in runs:
-        counts.setdefault((one.workload, one.method), Counter())[states[one.id]] += 1
-    table = Table(title=f"Runs, size {store.size}", box=box.SIMPLE_HEAD, pad_edge=False)
-    names = [state for state in (*STATES, "running", "left") if state in states.values()]
-    for heading in ("workload", "method", *names):
-        table.add_column(heading, justify="right" if heading in names else "left", no_wrap=True)
-    for (one_workload, one_method), found in counts.items():
-        table.add_row(one_workload, one_method, *(str(found[name] or "") for name in names))
-    out.print(table)
-    for run_id, place in where.items():
-        out.print(f"{run_id}: running ({place})", highlight=False, markup=False, soft_wrap=True)
-    for sentence in troubles(results.values()):
-        out.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    ended = sum(state not in ("running", "left") for state in states.values())
-    seconds = sum(result.points[-1].seconds for result in results.values() if result.points)
-    out.print(f"{ended} of {len(runs)} runs that are known so far have ended; trained for {seconds / 60:.1f} min.")
+    Without names, of the workloads and methods that have begun.
+    """
+    from hotswap.cli.bench_status import show_status
+
+    show_status(folder, workload, method)
 
 
 @app.command()
@@ -219,31 +233,29 @@ def report(
     """Write a page, tables and figures: benchmark.html, benchmark.md, the curves of each workload, the profile.
 
     The page is one file that works offline: curves to point at, scores to sort, who is ahead of whom and where.
-    Of a benchmark that is not finished, what there is.
+    Of a benchmark that is not finished, what there is. DIR may also be a folder that `hotswap bench export` wrote.
     """
     need("matplotlib", "Reports draw figures")
-    need("pandas", "Reports write tables")
+    need("pyarrow", "Reports read tables")
     from hotswap.bench.report import write_report
-    from hotswap.bench.scores import overall, scores, too_easy
-    from hotswap.bench.store import BenchStore
+    from hotswap.bench.report.looks import three_digits
+    from hotswap.bench.report.verdict import cautions
+    from hotswap.bench.scores import overall, scores
 
-    with BenchStore.open(folder) as store:
-        results = store.results()
+    results = _results(folder)
     with out.status("Drawing ...") as progress:
         written = write_report(results, out_dir, lambda name: progress.update(f"Wrote {name} ..."))
     found = scores(results)
     if rows := overall(found):
         table = Table(title="Over all workloads; 1 is as good as tuned", box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("method", "workloads", "geometric mean", "worst", "misses", "failed on"):
+        for heading in ("method", "workloads", "geometric mean", "worst", "misses", "diverged or failed on"):
             table.add_column(heading, justify="left" if heading == "method" else "right")
         for row in rows:
             counts = (str(len(row.misses)), str(len(row.failures)))
-            table.add_row(row.method, str(row.workloads), f"{row.mean:.3g}", f"{row.worst:.3g}", *counts)
+            table.add_row(row.method, str(row.workloads), three_digits(row.mean), three_digits(row.worst), *counts)
         out.print(table)
-    for name in too_easy(found):
-        out.print(
-            f"Too easy: AdamW's default reaches the reference of {name} in a tenth of the budget.", style="yellow"
-        )
+    for sentence in cautions(results, found):
+        out.print(plain(sentence.replace("`", "")), style="yellow")
     out.print(f"Wrote {len(written)} files. Open [bold]{plain(str(written[0]))}[/].")
 
 
@@ -254,6 +266,7 @@ def export(
 ) -> None:
     """Write tidy tables: runs.parquet, one row a run, and points.parquet, one row a measurement."""
     need("pandas", "Exporting writes tables")
+    need("pyarrow", "Exporting writes tables")
     from hotswap.bench.exchange import export_results
     from hotswap.bench.store import BenchStore
 
@@ -266,23 +279,48 @@ def export(
 def import_(
     folder: BenchFolder,
     tables: Annotated[list[Path], typer.Argument(help="Exported folders.", metavar="OUT...")],
-    size: Annotated[SizeName, typer.Option(help="Of a benchmark that is not there yet.")] = SizeName.FULL,
+    size: Annotated[
+        SizeName | None, typer.Option(help="Of a benchmark that is not there yet; without it, that of the tables.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Where results of a run differ, keep what is there first.")
+    ] = False,
 ) -> None:
-    """Put exported tables into a benchmark; what contradicts it is refused, and nothing is changed then."""
-    need("pandas", "Importing reads tables")
-    from hotswap.bench.exchange import import_results, read_results
+    """Put exported tables into a benchmark.
+
+    A benchmark that is not there yet is made. Tables that contradict what is there are refused, and nothing is changed
+    then: machines that round differently come to different results of the same run. With `--keep` what is there first
+    stays, and only what is new is added.
+    """
+    need("pyarrow", "Importing reads tables")
+    from hotswap.bench.exchange import exported, gathered
     from hotswap.bench.store import BenchStore
     from hotswap.studies.storage.store import LEDGER
 
-    for table in tables:
-        read_results(table)  # before there is a folder
-    there = (folder / LEDGER).is_file()
-    with BenchStore.open(folder) if there else BenchStore.create(folder, size.value) as store:
-        added = import_results(store, tables)
-    out.print(f"{added} runs are new in {folder}.")
+    found = exported(tables)
+    if (folder / LEDGER).is_file():
+        with BenchStore.open(folder) as store:
+            known, made = store.results(), store.size
+        if size is not None and made != size.value:
+            raise SettingError(f"{folder} holds a benchmark of size {made}, not {size.value}; leave --size out.")
+    else:
+        known, made = {}, size.value if size is not None else next((result.run.size for _, result in found), "full")
+    new = gathered(known, made, folder, found, keep=keep)  # what is refused is refused before there is a folder
+    with BenchStore.create(folder, made) as store:
+        store.record(new.values())
+        bad = Counter(result.state for result in store.results().values() if result.state in ("damaged", "outdated"))
+    out.print(f"{len(new)} {'run is' if len(new) == 1 else 'runs are'} new in {folder}.")
+    for state, count in bad.items():
+        out.print(f"{count} in it {'is' if count == 1 else 'are'} {state}; see: hotswap bench status {folder}")
 
 
-def _state(run: Run, results: dict[str, Result], *, running: bool) -> str:
-    if running:
-        return "running"
-    return results[run.id].state if run.id in results else "left"
+def _results(folder: Path) -> Mapping[str, Result]:
+    """What is known of every run, in a benchmark's folder or in exported tables."""
+    from hotswap.bench.exchange import read_results
+    from hotswap.bench.store import BenchStore
+    from hotswap.studies.storage.store import LEDGER
+
+    if not (folder / LEDGER).is_file() and (folder / "runs.parquet").is_file():
+        return {result.run.id: result for result in read_results(folder)}
+    with BenchStore.open(folder) as store:
+        return store.results()

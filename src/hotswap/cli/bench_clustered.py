@@ -20,13 +20,14 @@ __all__ = ["run_bench_on_ray"]
 
 def run_bench_on_ray(
     out_dir: Path, size: Size, device: str, options_on: Callable[[str], BenchOptions], on: OnRay
-) -> tuple[bool, list[int]]:
-    """Run a benchmark on a cluster; whether nothing is left then, and the signals that came.
+) -> tuple[bool, list[int], BenchOptions]:
+    """Run a benchmark on a cluster; whether nothing is left then, the signals that came, and what was run.
 
     Nothing is changed before the cluster is known to be usable. `options_on` has the options for a device.
     """
     need("ray", "Benchmarks on a cluster need Ray", extra="cluster")
     from hotswap.bench.clustered import load_datasets, run_bench_on_cluster
+    from hotswap.bench.comparable import check_before_running
     from hotswap.bench.store import BenchStore
     from hotswap.cluster import PerUnit
     from hotswap.cluster.joining import join
@@ -40,8 +41,9 @@ def run_bench_on_ray(
     with join(on.address, per_unit, None, say) as cluster:
         make_folder(out_dir)
         with BenchStore.create(out_dir, size) as store:
+            check_before_running(store, options, device)
             with out.status("Loading data sets ..."):
                 data = load_datasets(options.workloads, size, say)
             with BenchWatching() as watching, stopped_by_signals(watching.say, UNDER_WAY) as signals:
                 complete = run_bench_on_cluster(store, options, data, device, watching, cluster, lambda: bool(signals))
-    return complete, signals
+    return complete, signals, options

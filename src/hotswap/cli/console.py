@@ -28,6 +28,8 @@ def say(text: str) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make the folder that results will go to, before the work that gives them."""
+    if folder.is_file():
+        raise SettingError(f"{folder} is a file; name a folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

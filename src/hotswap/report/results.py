@@ -29,6 +29,7 @@ from hotswap.studies.exchange.single_runs import SINGLES
 from hotswap.studies.exchange.table_files import TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.storage.ledger import is_benchmark
 from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
 from hotswap.studies.storage.store import LEDGER, Store
 
@@ -143,6 +144,8 @@ def load_results(source: Path | str | None = None, *, searched: bool = True) -> 
         path = path.parent  # one of a folder's files, where the folder was meant
     if not path.exists():
         raise StudyError(f"There is no study at {path}: name a study's folder, or a table that was exported from one.")
+    if is_benchmark(path / LEDGER):
+        raise StudyError(f"{path} holds a benchmark, and no study; `hotswap bench report {path}` reports on it.")
     if (path / LEDGER).exists():
         return _from_store(path, searched)
     if path.is_dir() and not any((path / name).exists() for name in ("metrics.parquet", "provenance.json")):

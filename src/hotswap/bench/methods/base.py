@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -17,7 +18,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
 
 from hotswap.bench.clock import Clock
 from hotswap.bench.workloads import Batch, Kind, Measures, Task, Workload
-from hotswap.registry import Registry
+from hotswap.errors import SettingError
+from hotswap.registry import Registry, check_class
 
 __all__ = [
     "FIRST",
@@ -133,11 +135,36 @@ class Method(ABC):
         except PackageNotFoundError:
             return f"{name} is not installed; pip install 'hotswap[bench]' installs {name} {wanted}."
         if found != wanted:
-            return f"{name} {found} is installed, and the benchmark is of {wanted}; pip install '{name}=={wanted}'."
+            return f"{name} {found} is installed, and the benchmark needs {wanted}; pip install '{name}=={wanted}'."
         return ""
 
 
-METHODS: Registry[type[Method]] = Registry("method", "name")
+def _check(thing: object) -> None:
+    check_class(thing, Method, ("title",))
+    assert isinstance(thing, type)
+    assert issubclass(thing, Method)
+    kinds = (type(None), Configuration)
+    if not isinstance(thing.first, Configuration) or not isinstance(thing.second, kinds):
+        raise SettingError(
+            f"{thing.__name__} must have a Configuration as its first, and as its second, if it has one."
+        )
+    if not (thing.package is None or (isinstance(thing.package, tuple) and len(thing.package) == 2)):
+        raise SettingError(f"{thing.__name__} must have a package of the form ('name', 'version').")
+    values = [value for one in (thing.first, thing.second) if one is not None for value in one.settings.values()]
+    if strange := [value for value in values if not _is_stored(value)]:
+        told = "a setting is stored as JSON, so use numbers, words, True, False, None, and lists of them"
+        raise SettingError(f"{thing.__name__} has the setting {strange[0]!r}; {told}.")
+
+
+def _is_stored(value: object) -> bool:
+    """Whether a setting comes back from JSON as it was: one that does not would look changed ever after."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+METHODS: Registry[type[Method]] = Registry("method", "name", _check)
 """All of them, by name."""
 
 

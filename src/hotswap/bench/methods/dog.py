@@ -20,7 +20,7 @@ class DoG(Method):
     title = "DoG"
     package = ("dog-optimizer", "1.0.3")
     first = Configuration({}, "README: the defaults, with PolynomialDecayAverager at its own")
-    second = Configuration({"reps_rel": 1e-4}, "README: reps_rel=1e-4 for networks with batch norm", "batch norm")
+    second = Configuration({"reps_rel": 1e-4}, "README: a larger reps_rel, such as 1e-4, where the rate does not rise")
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> WithAverager:
         """See `Method.begin`."""

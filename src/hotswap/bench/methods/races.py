@@ -58,7 +58,7 @@ class RaceAdamWSGD(RaceAdamW):
 class RaceOpen(Method):
     """The same six lanes without a length: rounds are counted in steps, and an average of the weights is given."""
 
-    title = "Race (AdamW), no length"
+    title = "Race (AdamW, unknown length)"
     ours = True
     first = Configuration({}, "docs/races.md: Race(AdamW(...), module=model), measured inside of average()")
 

@@ -46,7 +46,7 @@ class AdamW(TorchOptimizer):
 class AdamWCosine(Method):
     """The same rate with the schedule that most training programs add: it needs to know the length, as races do."""
 
-    title = "AdamW, cosine"
+    title = "AdamW with cosine"
     first = Configuration(
         {"warmup": 0.05}, "the defaults of torch.optim.AdamW; warm-up over 5 % of steps and a cosine, as is usual"
     )

@@ -1,4 +1,4 @@
-"""Figures: validation over cost, for each workload, and the performance profile."""
+"""Figures: all scores at a glance, the performance profile, and validation over cost for each workload."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from hotswap.bench.methods import FIRST
 from hotswap.bench.methods.tuned import REFERENCE
-from hotswap.bench.report.looks import label, looks, title_of
+from hotswap.bench.report.looks import label, looks, three_digits, title_of
 from hotswap.bench.runs import PERCENTS, Result
-from hotswap.bench.scores import Key, Score, curve, profile, untrained
+from hotswap.bench.scores import Key, Score, curve, overall, profile, untrained
 from hotswap.report.figures.style import error_axis, objective_axis, styled
 
-__all__ = ["draw_profile", "draw_workload"]
+__all__ = ["draw_overview", "draw_profile", "draw_workload"]
 
 SHOWN = PERCENTS[1:]
 """The axis of costs is logarithmic, so without 0."""
@@ -27,15 +28,22 @@ BESIDE = 1.02
 MOST = 4.0
 """How far the profile goes."""
 
+GREY = "#777777"
+"""Other methods where only ours have colours."""
+
+TICKS = (0.25, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8)
+"""Of axes of scores."""
+
 
 def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None:
-    """The median of each method against the share of the budget; None where nothing has ended.
+    """The median of each method against the share of the budget; None where nothing was measured.
 
     The least and the greatest are a band for ours and for the reference, and a bar at the end for the others: a dozen
     bands cannot be told apart.
     """
     start = untrained(runs).get(workload, math.nan)
-    own = {key: curve(some, start) for key, some in runs.items() if key[0] == workload}
+    curves = {key: curve(some, start) for key, some in runs.items() if key[0] == workload}
+    own = {key: bands for key, bands in curves.items() if any(math.isfinite(middle) for middle, *_ in bands.values())}
     if not own:
         return None
     drawn, (title, measured) = looks(method for _, method, _ in own), title_of(workload)
@@ -54,7 +62,7 @@ def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None
                 axes.plot([place, place], [low[-1], high[-1]], color=look.colour, linewidth=1.1, linestyle="-")
                 axes.plot(place, middle[-1], look.mark, color=look.colour, markersize=4)
             name = label(method, configuration)
-            (line,) = axes.plot(SHOWN, middle, label=f"{name}: {middle[-1]:.3g}", **look.line(configuration))
+            (line,) = axes.plot(SHOWN, middle, label=f"{name}: {three_digits(middle[-1])}", **look.line(configuration))
             ends.append((middle[-1], line))
         lowest = min(band[1] for bands in own.values() for band in bands.values())
         highest = _highest([bands[SHOWN[0]][0] for bands in own.values()], start)
@@ -80,6 +88,56 @@ def _highest(early: Sequence[float], start: float) -> float:
     return min(worst, start) if math.isfinite(start) else worst
 
 
+def draw_overview(scores: Sequence[Score]) -> Figure | None:
+    """A row for each method: a dot for its score on every workload, a bar at their geometric mean, the best on top.
+
+    Ours are in colour. A hollow dot is a score with runs that count as the untrained network. None where there are no
+    scores.
+    """
+    rows = [row for row in overall(scores) if row.method != REFERENCE][::-1]
+    if not rows:
+        return None
+    count, drawn = max(row.workloads for row in rows), looks(row.method for row in rows)
+    ours = {name for name, look in drawn.items() if look.ours}
+    with styled():
+        figure = Figure(figsize=(8.4, 0.9 + 0.27 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        for place, row in enumerate(rows):
+            own = [s for s in scores if (s.method, s.configuration) == (row.method, FIRST) and not math.isnan(s.ratio)]
+            ratios, colour = [score.ratio for score in own], drawn[row.method].colour if row.method in ours else GREY
+            axes.plot([min(ratios), max(ratios)], [place, place], color=colour, linewidth=1, alpha=0.35)
+            for score in own:
+                face = "white" if score.marked else colour
+                axes.plot(score.ratio, place, "o", color=colour, markerfacecolor=face, markersize=4.5)
+            axes.plot(row.mean, place, "|", color=colour, markersize=15, markeredgewidth=2.8)
+            axes.annotate(
+                three_digits(row.mean),
+                (1.01, place),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                weight="bold" if row.method in ours else "normal",
+            )
+        axes.axvline(1, color="#000000", linewidth=1, linestyle=(0, (5, 1.5)))
+        fewer = [f" ({row.workloads} of {count})" if row.workloads < count else "" for row in rows]
+        axes.set_yticks(range(len(rows)), [label(row.method) + note for row, note in zip(rows, fewer, strict=True)])
+        for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+            tick.set_fontweight("bold" if row.method in ours else "normal")
+        axes.set(xscale="log", ylim=(-0.7, len(rows) - 0.3))
+        axes.set(
+            title=f"Scores on {count} workload{'s' if count > 1 else ''}, and their geometric mean",
+            xlabel="validation measure at the end over the tuned reference's: 1 is as good as tuned, left is better",
+        )
+        _axis_of_scores(axes.xaxis)
+        axes.grid(visible=False, axis="y")
+    return figure
+
+
+def _axis_of_scores(axis: Axis) -> None:
+    axis.set_major_locator(FixedLocator(TICKS))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
 def draw_profile(scores: Sequence[Score]) -> Figure | None:
     """On which share of workloads a method's score is at most τ; None where there are no scores."""
     levels = np.geomspace(min([0.8, *(s.ratio for s in scores if s.ratio > 0)]), MOST, 400)
@@ -102,9 +160,7 @@ def draw_profile(scores: Sequence[Score]) -> Figure | None:
             xlabel="τ: the validation measure at the end over the tuned reference's",
             ylabel=f"share of {count} workload{'s' if count > 1 else ''} with a score of at most τ",
         )
-        axes.xaxis.set_major_locator(FixedLocator([0.25, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        _axis_of_scores(axes.xaxis)
         best = sorted(handles, key=lambda name: -float(np.mean(shares[name])))
         figure.legend(
             handles=[handles[name] for name in best], loc="outside right upper", fontsize=7.5, handlelength=2.8

@@ -15,7 +15,14 @@ from hotswap.report.looks import PALETTE
 
 __all__ = ["Look", "label", "looks", "three_digits", "title_of"]
 
-OURS = {"#0072B2": "#56b4e9", "#D55E00": "#f0883e", "#009E73": "#4cc9a0", "#CC79A7": "#e08bbd"}
+OURS = {
+    "#0072B2": "#56b4e9",
+    "#D55E00": "#f0883e",
+    "#009E73": "#4cc9a0",
+    "#CC79A7": "#e08bbd",
+    "#332288": "#9d8cf0",
+    "#E69F00": "#f2c14e",
+}
 """Colours on white and on dark; where there are more of ours, they begin again, with another line."""
 
 NEARLY_BLACK = "#222222"  # too much like the reference

@@ -7,25 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hotswap.bench.methods import FIRST, METHODS, SECOND
+from hotswap.bench.methods import SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
+from hotswap.bench.report.comparing import best_first, contests, duels, is_ours, scored
+from hotswap.bench.report.configured import configurations, settings_text
 from hotswap.bench.report.figures import MOST
-from hotswap.bench.report.looks import label, looks, title_of
+from hotswap.bench.report.looks import label, looks, three_digits, title_of
 from hotswap.bench.report.origin import commands, origins
-from hotswap.bench.report.verdict import (
-    best_first,
-    contests,
-    coverage,
-    duels,
-    each_of_ours,
-    hindsight,
-    is_ours,
-    scored,
-    summary,
-)
+from hotswap.bench.report.verdict import cautions, coverage, each_of_ours, firmness, hindsight, summary
 from hotswap.bench.runs import PERCENTS, Result, troubles
-from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, too_easy, untrained
+from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, untrained
 from hotswap.bench.workloads import WORKLOADS
 from hotswap.report.figures.style import LINES
 from hotswap.report.page.numbers import number, numbers
@@ -48,16 +40,17 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
     methods = _methods(found)
     return {
         "percents": list(PERCENTS),
-        "cautions": _cautions(results, found),
+        "cautions": cautions(results, found),
         "coverage": coverage(results, found),
-        "summary": [*summary(found), *hindsight(results)],
+        "summary": [*summary(found), *firmness(results, found), *hindsight(results)],
         "contests": [
             {
                 "workload": one.workload,
                 "lead": number(one.lead),
                 "standing": one.standing,
-                "ours": {"method": one.ours.method, "score": number(one.ours.ratio)},
-                "other": {"method": one.other.method, "score": number(one.other.ratio)},
+                "doubt": one.doubt,
+                "ours": {"method": one.ours.method, "text": three_digits(one.ours.ratio)},
+                "other": {"method": one.other.method, "text": three_digits(one.other.ratio)},
             }
             for one in contests(found)
         ],
@@ -73,7 +66,13 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
                 "method": row.method,
                 "workloads": row.workloads,
                 "mean": number(row.mean),
+                "again": number(row.second),
                 "worst": number(row.worst),
+                "texts": {
+                    "mean": three_digits(row.mean),
+                    "again": three_digits(row.second),
+                    "worst": three_digits(row.worst),
+                },
                 "where": row.where,
                 "misses": list(row.misses),
                 "failures": list(row.failures),
@@ -83,7 +82,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "profile": _profile(found),
         "duels": [asdict(duel) for duel in duels(found)],
         "troubles": troubles(results.values()),
-        "configurations": _configurations(found),
+        "configurations": [row._asdict() for row in configurations(found)],
         "origins": origins(results),
         "commands": commands(results),
     }
@@ -97,18 +96,6 @@ def _levels(found: Sequence[Score]) -> dict[str, float]:
 def _place(workload: str) -> tuple[int, str]:
     """The small workloads first; each kind by name."""
     return int(workload in WORKLOADS and WORKLOADS[workload].wants_gpu), workload
-
-
-def _cautions(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
-    said = []
-    if any(result.run.size == "smoke" for result in results.values()):
-        said.append("Of size smoke: a look at how it works, whose numbers mean nothing.")
-    said += [
-        f"`{name}` is too easy: AdamW's default reaches its reference within a tenth of the budget. It tells little, "
-        "and is to be replaced."
-        for name in too_easy(found)
-    ]
-    return said
 
 
 def _methods(found: Sequence[Score]) -> dict[str, dict[str, Any]]:
@@ -142,7 +129,6 @@ def _workload(
     """One workload: its reference, and a line for every configuration of a method, the best first."""
     title, measured = title_of(name)
     own = sorted((score for score in found if score.workload == name), key=lambda score: (score.median, score.method))
-    settings = ", ".join(f"{key} {value}" for key, value in chosen_settings(name, results).items())
     return {
         "name": name,
         "title": title,
@@ -150,7 +136,7 @@ def _workload(
         "error": measured.endswith("error"),
         "start": number(start),
         "level": number(level),
-        "reference": settings,
+        "reference": settings_text(chosen_settings(name, results)),
         "lines": [_line(score, runs[score.workload, score.method, score.configuration], start) for score in own],
     }
 
@@ -167,10 +153,11 @@ def _line(score: Score, runs: Sequence[Result], start: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "runs": score.seeds,
-        "endless": score.endless,
+        "unfinished": score.unfinished,
         "spoiled": score.spoiled,
         "score": number(score.ratio),
-        "early": {str(percent): number(score.early[percent]) for percent in EARLY},
+        "text": three_digits(score.ratio),
+        "early": {str(percent): three_digits(score.early[percent]) for percent in EARLY},
         "time": None if math.isnan(score.time) else "never" if math.isinf(score.time) else number(score.time),
         "missed": score.missed,
         "seconds": number(score.seconds),
@@ -183,20 +170,3 @@ def _profile(found: Sequence[Score]) -> dict[str, Any]:
     levels = sorted({min([0.8, *ratios]), *ratios, MOST})
     shares = profile(found, levels)
     return {"levels": numbers(levels), "shares": {name: numbers(values) for name, values in shares.items()}}
-
-
-def _configurations(found: Sequence[Score]) -> list[dict[str, str]]:
-    """What each method was given, and who recommends that."""
-    rows = []
-    for method, configuration in sorted({(score.method, score.configuration) for score in found}):
-        if method in METHODS and method != REFERENCE and configuration in (FIRST, SECOND):
-            known = METHODS[method]().configuration(configuration)
-            rows.append(
-                {
-                    "label": label(method, configuration),
-                    "package": " ".join(METHODS[method].package or ()),
-                    "settings": ", ".join(f"{name}={value}" for name, value in known.settings.items()),
-                    "source": known.source,
-                }
-            )
-    return rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hotswap.bench.report.figures import draw_profile, draw_workload
+from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
 from hotswap.bench.report.section import section_data
 from hotswap.bench.report.text import report_text
 from hotswap.bench.runs import Result
@@ -42,7 +42,7 @@ def write_report(
                 done(written[-1].name)
         write_text(folder / "benchmark.md", report_text(results, list(figures)))
         write_text(folder / "benchmark.html", render_benchmark(section_data(results)))
-        for old in (*folder.glob("workload-*.*"), *folder.glob("profile.*")):
+        for old in (*folder.glob("workload-*.*"), *folder.glob("overview.*"), *folder.glob("profile.*")):
             if old not in written and old.suffix in {".png", ".svg"}:
                 old.unlink()
     except OSError as error:
@@ -54,7 +54,7 @@ def write_report(
 
 def _figures(results: Mapping[str, Result]) -> dict[str, Figure]:
     runs, found = reported(results), scores(results)
-    figures: dict[str, Figure | None] = {"profile": draw_profile(found)}
+    figures: dict[str, Figure | None] = {"overview": draw_overview(found), "profile": draw_profile(found)}
     for workload in sorted({key[0] for key in runs}):
         figures[f"workload-{workload}"] = draw_workload(workload, runs)
     return {name: figure for name, figure in figures.items() if figure is not None}

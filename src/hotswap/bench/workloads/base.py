@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hotswap.registry import Registry
+from hotswap.registry import Registry, check_class
 
 __all__ = [
     "WORKLOADS",
@@ -32,8 +32,8 @@ __all__ = [
 Size = Literal["smoke", "full"]
 """As large as a test can be, or as the benchmark is."""
 
-Kind = Literal["batch norm", "loss below zero"]
-"""Of networks and losses that some methods have a configuration for."""
+Kind = Literal["loss below zero"]
+"""What is special about a workload, and some methods have advice for."""
 
 Batch = tuple[Tensor, Tensor]
 
@@ -73,7 +73,11 @@ class Workload(ABC):
     kinds: ClassVar[frozenset[Kind]] = frozenset()
     """What is special about it."""
     wants_gpu: ClassVar[bool] = False
-    """Whether its full size takes a GPU."""
+    """Whether its full size is meant for a GPU."""
+    bfloat16_on_gpu: ClassVar[bool] = False
+    """Whether its products are in bfloat16 on a GPU; on a CPU they are in float32."""
+    reads_sources: ClassVar[bool] = False
+    """Whether it is trained on the sources of the Python that runs it, which differ from one release to the next."""
     data: ClassVar[Mapping[Size, str]] = {}
     """By size, the name of the data set that it loads, if it does: a command sends it to the nodes of a cluster."""
     version: ClassVar[int] = 1
@@ -83,7 +87,11 @@ class Workload(ABC):
         """Make the network and the minibatches; `seed` decides first weights and the order of the data."""
 
 
-WORKLOADS: Registry[type[Workload]] = Registry("workload", "name")
+def _check(thing: object) -> None:
+    check_class(thing, Workload, ("title", "measured"))
+
+
+WORKLOADS: Registry[type[Workload]] = Registry("workload", "name", _check)
 """All of them, by name."""
 
 

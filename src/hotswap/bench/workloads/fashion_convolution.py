@@ -40,8 +40,8 @@ class FashionConvolution(Workload):
 
     title = "a convolution with batch norm on Fashion-MNIST"
     measured = "validation error"
-    kinds = frozenset({"batch norm"})
     wants_gpu = True
+    bfloat16_on_gpu = True
     data = MappingProxyType({"full": "fashion_mnist", "smoke": "digits"})
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:

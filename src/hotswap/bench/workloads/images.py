@@ -18,7 +18,7 @@ MEASURED = 5000
 
 
 class Images(NamedTuple):
-    """A data set, whose test images are the validation set: no method's settings are chosen by them."""
+    """A data set. Its test images are the validation set, by which references are chosen, and no method's settings."""
 
     train_x: Tensor
     train_y: Tensor

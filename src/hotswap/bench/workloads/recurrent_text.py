@@ -33,6 +33,7 @@ class RecurrentText(Workload):
 
     title = "a recurrent network on text"
     measured = "validation loss per character"
+    reads_sources = True
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sysconfig
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from hotswap.bench.workloads.base import Batch
 
-__all__ = ["CHARACTERS", "Text"]
+__all__ = ["CHARACTERS", "Text", "fingerprint"]
 
 CHARACTERS = 128
 """ASCII; others are written as a question mark."""
@@ -28,6 +29,16 @@ def sources() -> tuple[bytes, bytes]:
     texts = [file.read_text(encoding="utf-8", errors="replace").encode("ascii", errors="replace") for file in files]
     train = b"\n".join(text for number, text in enumerate(texts) if number % HELD_OUT)
     return train, b"\n".join(text for number, text in enumerate(texts) if number % HELD_OUT == 0)
+
+
+@cache
+def fingerprint() -> str:
+    """Of all of this text. Builds of one version may have files of their own in that folder."""
+    digest = sha256()
+    for text in sources():
+        digest.update(text)
+        digest.update(b"\0")
+    return digest.hexdigest()[:12]
 
 
 class Text:

@@ -39,6 +39,8 @@ class TransformerText(Workload):
     title = "a causal transformer on text"
     measured = "validation loss per character"
     wants_gpu = True
+    bfloat16_on_gpu = True
+    reads_sources = True
 
     def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
         """See `Workload.task`."""

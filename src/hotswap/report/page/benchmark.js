@@ -53,12 +53,13 @@ function contests(found, { labelOf, classOf }) {
   const all = found.contests.length;
   const longest = Math.max(...found.contests.map(({ lead }) => Math.abs(Math.log(lead))));
   const panel = (title, some, cls) => {
-    const items = some.map(({ workload, lead, ours, other }) => {
+    const items = some.map(({ workload, lead, doubt, ours, other }) => {
       const [ahead, behind] = lead < 1 ? [other, ours] : [ours, other];
       const width = `width:${Math.round((100 * Math.abs(Math.log(lead))) / longest)}%`;
       return html("li", null, html("b", null, spaced(workload)), html("i", { class: cls, style: width }),
-        html("p", null, [ahead, behind].flatMap(({ method, score }, i) => [i ? ", " : "",
-          html("span", { class: classOf(method) }, `${labelOf(method)} ${score.toFixed(2)}`)])));
+        html("p", null, [ahead, behind].flatMap(({ method, text }, i) => [i ? ", " : "",
+          html("span", { class: classOf(method) }, `${labelOf(method)} ${text}`)]),
+          doubt ? html("small", null, `; ${doubt}`) : ""));
     });
     const nowhere = html("p", { class: "quiet" }, "Nowhere.");
     return html("figure", null, html("h3", null, `${title} on ${some.length} of ${count(all, "workload")}`),
@@ -80,7 +81,7 @@ function benchCurves(found, bench) {
   const state = { workload: found.workloads.find(({ name }) => found.scored.includes(name)) ?? found.workloads[0] };
   const hosts = [$("bench-chart"), $("bench-profile")];
   const redraw = () => hosts.forEach((host) => redraws.get(host)?.draw(host));
-  const format = (value) => (state.workload.error ? percent(value) : number(value));
+  const format = (value) => (state.workload.error ? percent(value) : measure(value));
 
   const inputs = found.workloads.map((workload) => {
     const checked = workload === state.workload;
@@ -113,17 +114,17 @@ function benchCurves(found, bench) {
   function about() {
     const { title, measured, reference, level } = state.workload;
     const said = known(level) ? ` The tuned reference is ${reference}: ${format(level)}.`
-      : " The search for the tuned reference is not complete, so that there are no scores.";
+      : " It has no tuned reference yet, and so no scores.";
     $("bench-about").replaceChildren(html("b", null, sentenceCase(title)), `, judged by the ${measured}.`, said);
   }
 
   function legend() {
     $("bench-legend").replaceChildren(...state.workload.lines.map((line) => {
       const id = idOf(line.method, line.second);
-      const score = known(line.score) ? line.score.toFixed(2) : "–";
+      const score = line.text || "–";
       const pressed = String(!off.has(id));
       const attributes = { type: "button", "data-line": id, "aria-pressed": pressed, class: classOf(line.method, line.second) };
-      const ends = line.endless ? ` (${line.endless} of ${line.runs} diverged or raised an error)` : "";
+      const ends = line.unfinished ? ` (${line.unfinished} of ${line.runs} diverged or raised an error)` : "";
       const texts = each("span", [line.label + ends, format(line.median.at(-1)), score]);
       const button = pointing(html("button", attributes, texts), id);
       button.addEventListener("click", () => {
@@ -147,7 +148,7 @@ function benchCurves(found, bench) {
       xs: pick(found.percents), ys: pick(line.median), low: pick(line.low), high: pick(line.high),
       tip(i) {
         const [spent, median, low, high] = [found.percents, line.median, line.low, line.high].map((values) => pick(values)[i]);
-        const over = known(level) ? [`${(median / level).toFixed(2)} times the tuned reference at its end`] : [];
+        const over = known(level) ? [`${threeDigits(median / level)} times the tuned reference at its end`] : [];
         return [`after ${spent}${NBSP}% of the budget`, `${format(median)}, median of ${count(line.runs, "run")}`,
           `${format(low)} to ${format(high)}`, ...over];
       },
@@ -187,7 +188,7 @@ function benchCurves(found, bench) {
     const twice = (values) => values.flatMap((value, i) => (i ? [value, value] : [value]));
     const lines = bench.names.filter((name) => shares[name] && !off.has(name)).map((name) => ({
       id: name, name: bench.labelOf(name), cls: `${classOf(name)} dashes`, xs: twice(levels), ys: steps(shares[name]),
-      tip: (i) => [`score at most ${twice(levels)[i].toFixed(2)}`,
+      tip: (i) => [`score at most ${threeDigits(twice(levels)[i])}`,
         `on ${Math.round(total * steps(shares[name])[i])} of ${count(total, "workload")}`],
     })).reverse();
     const why = total ? "Every method is switched off." : "There are no scores yet.";
@@ -214,19 +215,23 @@ function benchCurves(found, bench) {
   return { show };
 }
 
+const threeDigits = (value) => (value < 999.5 ? value.toPrecision(3) : short(value));
+
+const measure = (value) => (known(value) && value >= 0.001 ? threeDigits(value) : number(value));
+
 /** Whether some runs count as the untrained network. */
-const marked = ({ endless, spoiled }) => Boolean(endless || spoiled);
+const marked = ({ unfinished, spoiled }) => Boolean(unfinished || spoiled);
 
 /** All that was measured of one workload, behind its title. */
 function numbersOf({ name, lines, error, measured }) {
-  const format = error ? percent : number;
-  const share = (value) => (known(value) ? value.toFixed(2) : "–");
+  const format = error ? percent : measure;
+  const share = (text) => text || "–"; // rounded already, as in the documentation
   const when = (time) => (time === "never" ? "never" : (known(time) ? `${Math.round(100 * time)}${NBSP}%` : "–"));
   const rows = lines.map((line) => {
     const [median, low, high] = [line.median, line.low, line.high].map((values) => format(values.at(-1)));
-    const runs = [line.runs, line.endless && `${line.endless} diverged or raised an error`,
+    const runs = [line.runs, line.unfinished && `${line.unfinished} diverged or raised an error`,
       line.spoiled && `${line.spoiled} worse than untrained`].filter(Boolean).join(", ");
-    return html("tr", null, each("td", [line.label, median, `${low} to ${high}`, share(line.score),
+    return html("tr", null, each("td", [line.label, median, `${low} to ${high}`, share(line.text),
       ...Object.values(line.early).map(share), when(line.time), number(line.seconds), runs]));
   });
   const early = Object.keys(lines[0].early).map((percents) => `at ${percents} %`);
@@ -272,11 +277,12 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     lines: scored.map((workload) => at(workload, method, true)),
   }));
   const columns = [
-    { key: "mean", text: "geometric mean", value: (row) => row.mean },
-    { key: "worst", text: "worst", value: (row) => row.worst },
+    ...[["mean", "geometric mean"], ["again", "with second tries"], ["worst", "worst"]].map(([key, text]) => ({
+      key, text, value: (row) => row[key], shown: (row) => row.texts[key],
+    })),
     { key: "misses", text: "misses", value: (row) => row.misses?.length },
     ...scored.map((workload, i) => ({
-      key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score,
+      key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score, shown: (row) => row.lines[i].text,
     })),
   ];
   const body = html("tbody");
@@ -293,7 +299,7 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     }
     if (!known(value)) return html("td", null, row.second ? "" : "–");
     const sign = column.workload && marked(row.lines[scored.indexOf(column.workload)]) ? "†" : "";
-    return html("td", { style: tint(value, SATURATED) }, `${value < 99.5 ? value.toFixed(2) : short(value)}${sign}`);
+    return html("td", { style: tint(value, SATURATED) }, `${column.shown(row)}${sign}`);
   }
 
   function sort(column) {
@@ -318,7 +324,10 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
   if (scored.some(({ lines }) => lines.some(marked))) {
     notes.push("† Some runs diverged, raised an error or made the network worse, and count as the untrained network.");
   }
-  if (seconds.length) notes.push("Second configurations have no mean: they were trained only where the first fails.");
+  if (seconds.length) {
+    notes.push("Second configurations were trained only where the first fails; in the mean with second tries they count "
+      + "where they are better than the first.");
+  }
   const how = " Press a heading to sort by it; that of a workload shows its curves, too.";
   $("bench-table-note").append(notes.join(" "), html("span", { class: "screen-only" }, how));
 }
@@ -331,8 +340,10 @@ function duelTable(found, { names, labelOf, classOf, pointing }) {
   if (!ours.length) return $("bench-duels").append(none("Ours and others have no scores on the same workloads yet."));
   const cell = (duel) => {
     if (!duel) return html("td", null, "–");
-    const odds = (1 + duel.ahead) / (1 + duel.of - duel.ahead);
-    return html("td", { style: tint(1 / odds) }, `${duel.ahead} of ${duel.of}`, html("small", null, ` (${duel.surely})`));
+    const odds = (1 + duel.ahead) / (1 + duel.of - duel.ahead - duel.level);
+    const level = duel.level ? `, ${duel.level} level` : "";
+    return html("td", { style: tint(1 / odds) }, `${duel.ahead} of ${duel.of}`,
+      html("small", null, ` (${duel.surely})${level}`));
   };
   const rows = others.map((other) => {
     const name = html("th", { scope: "row", class: classOf(other) }, html("span", null, labelOf(other)));
@@ -341,7 +352,8 @@ function duelTable(found, { names, labelOf, classOf, pointing }) {
   });
   const title = "On how many workloads ours are ahead";
   const headings = ["of", ...ours.map((name) => breakable(labelOf(name)))];
-  const note = "By medians. In brackets: on how many of them even the worst seed is ahead of the other’s best.";
+  const note = "By medians; level are scores within 1 % of each other. In brackets: on how many of those where ours is "
+    + "ahead even its worst seed is better than the other’s best.";
   $("bench-duels").append(html("h3", null, title),
     scrolled(title, html("table", { class: "numbers scores" }, heads(headings), html("tbody", null, rows))),
     html("p", { class: "caption" }, note));
@@ -355,10 +367,11 @@ function benchMore({ troubles, configurations, origins, commands }) {
   const host = $("bench-more");
   if (troubles.length) host.append(fold(`What did not finish: ${troubles.length}`, sentenceList(troubles)));
   const rows = configurations.map(({ label, settings, source, package: from }) =>
-    html("tr", null, each("td", [label, settings || "as they are", source, from])));
+    html("tr", null, each("td", [label, settings, source, from])));
   const headings = ["method", "settings", "who recommends them", "package"];
   const title = "One configuration for all workloads";
   host.append(fold(title, scrolled(title, html("table", { class: "settings" }, heads(headings), html("tbody", null, rows)))));
-  const typed = commands.flatMap((command) => [" ", html("code", null, command), "."]);
-  if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`, typed));
+  if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`));
+  const typed = commands.map((command) => html("li", null, html("code", null, command)));
+  if (typed.length) host.append(fold("The commands that made them", html("ul", { class: "findings" }, typed)));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from hotswap.studies.specification.study import FINGERPRINT_VERSION, StudySpec
 from hotswap.studies.storage.upgrades import RUNS, SCHEMA, upgrade
 
 __all__ = [
+    "BENCHMARK",
     "PATIENCE",
     "Kind",
     "check_fingerprint_version",
@@ -23,6 +25,7 @@ __all__ = [
     "create_ledger",
     "creating",
     "explained",
+    "is_benchmark",
     "opened",
 ]
 
@@ -53,6 +56,7 @@ class Kind(NamedTuple):
 
 
 STUDY = Kind(0x48535750, SCHEMA, "a study")  # "HSWP"
+BENCHMARK = Kind(0x48534250, 1, "a benchmark")  # "HSBP"
 
 
 def create_ledger(ledger: Path, study: StudySpec, precision: str, dtype: str) -> None:
@@ -95,8 +99,9 @@ def connect(ledger: Path) -> sqlite3.Connection:
 
 
 def opened(ledger: Path, kind: Kind) -> sqlite3.Connection:
-    """Open a ledger that is there, is sound, and is of this kind."""
-    sql = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
+    """Open a ledger that is there, is sound, and is of this kind; to be read only, where its folder is."""
+    where = f"{ledger.resolve().as_uri()}?{_mode(ledger)}"
+    sql = sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)
     try:
         _inspect(sql, ledger, kind)
         # A commit is on the disk when it returns. With NORMAL, a power cut could take back rows that a checkpoint on
@@ -106,6 +111,26 @@ def opened(ledger: Path, kind: Kind) -> sqlite3.Connection:
         sql.close()
         raise
     return sql
+
+
+def _mode(ledger: Path) -> str:
+    """How SQLite opens a ledger. In a folder that cannot be written to, it must not look for others who write.
+
+    A log that a killed process left there cannot be read then: SQLite says so, rather than leave out what is in it.
+    """
+    log = ledger.with_name(f"{ledger.name}-wal")
+    archived = not os.access(ledger.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+    return "mode=ro&immutable=1" if archived else "mode=rw"
+
+
+def is_benchmark(ledger: Path) -> bool:
+    """Whether a file is the ledger of a benchmark, and not of a study: by the mark in the header of a SQLite file."""
+    try:
+        with ledger.open("rb") as file:
+            header = file.read(100)
+    except OSError:
+        return False
+    return header[68:72] == BENCHMARK.mark.to_bytes(4, "big")
 
 
 def _inspect(sql: sqlite3.Connection, ledger: Path, kind: Kind) -> None:

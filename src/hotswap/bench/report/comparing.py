@@ -1,0 +1,259 @@
+"""Ours against the others: by workload, in pairs, and how firm a lead in the means is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotswap.bench.methods import FIRST, METHODS
+from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.runs import Result
+from hotswap.bench.scores import Overall, Score, ends, geometric_mean, overall, reported, untrained
+
+__all__ = [
+    "FEW",
+    "LEVEL",
+    "SURE",
+    "Contest",
+    "Duel",
+    "Lead",
+    "Pair",
+    "Table",
+    "best_first",
+    "contests",
+    "duels",
+    "is_ours",
+    "leads",
+    "scored",
+    "sides",
+    "standing",
+    "table_of",
+]
+
+LEVEL = 0.01
+"""Where the better score is no more than so much below the other, nobody is said to be ahead."""
+
+FAR = 1000.0
+"""As far ahead as anybody is said to be: of a score of 0, everybody is infinitely far behind."""
+
+FEW = 3
+"""With fewer seeds than so many, that is said."""
+
+DRAWS, SURE = 10_000, 0.95
+"""How often seeds are drawn again, and the share of draws that an interval holds."""
+
+Table = Mapping[str, Mapping[str, Score]]
+"""By method, then by workload: its first configuration, where it has a score."""
+
+
+def standing(ours: float, other: float) -> int:
+    """1 where the first score is ahead, -1 where it is behind, 0 where they are level."""
+    return (other > (1 + LEVEL) * ours) - (ours > (1 + LEVEL) * other)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two methods on the workloads where both have a score, by name."""
+
+    scores: Mapping[str, tuple[Score, Score]]
+
+    @classmethod
+    def of(cls, table: Table, one: str, other: str) -> Pair:
+        """These two; there may be no workload for both."""
+        first, second = table.get(one, {}), table.get(other, {})
+        return cls({name: (first[name], second[name]) for name in first if name in second})
+
+    @property
+    def standings(self) -> list[int]:
+        """See `standing`, by workload."""
+        return [standing(one.ratio, other.ratio) for one, other in self.scores.values()]
+
+    @property
+    def decisive(self) -> str:
+        """The workload on which the first gains most on the second; empty where there are not two."""
+        logs = {name: _log(one) - _log(other) for name, (one, other) in self.scores.items()}
+        return min(logs, key=lambda name: logs[name]) if len(logs) > 1 else ""
+
+    def means(self, without: str = "") -> tuple[float, float]:
+        """The geometric means of both, perhaps without a workload."""
+        kept = [both for name, both in self.scores.items() if name != without]
+        one, other = (geometric_mean(score.ratio for score in side) for side in zip(*kept, strict=True))
+        return one, other
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One of ours against one of the others, on the workloads where both have a score."""
+
+    ours: str
+    other: str
+    ahead: int
+    """On how many the median of ours is ahead."""
+    level: int
+    """On how many they are level. On the others, ours is behind."""
+    surely: int
+    """On how many of those where it is ahead the worst seed of ours is better than the best of the other."""
+    of: int
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The best of ours and the best of the others on a workload."""
+
+    workload: str
+    ours: Score
+    other: Score
+
+    @property
+    def lead(self) -> float:
+        """By what factor ours is ahead, at most `FAR`; below 1 if it is behind."""
+        return min(FAR, self.other.ratio / self.ours.ratio) if self.ours.ratio else FAR
+
+    @property
+    def standing(self) -> int:
+        """1 where ours is ahead, -1 where it is behind, 0 where they are level."""
+        return standing(self.ours.ratio, self.other.ratio)
+
+    @property
+    def doubt(self) -> str:
+        """Why one should not be too sure who is ahead; empty where there is no reason, or where nobody is."""
+        if not self.standing:
+            return ""
+        if (least := min(self.ours.seeds, self.other.seeds)) < FEW:
+            return f"from {least} seed{'s' if least > 1 else ''}"
+        return "seeds overlap" if self.ours.low <= self.other.high and self.other.low <= self.ours.high else ""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How the geometric means of two methods compare, and how much that depends on seeds and on single workloads."""
+
+    ours: str
+    other: str
+    ratio: float
+    """The mean of ours over that of the other: ours is ahead below 1."""
+    low: float
+    high: float
+    """An interval that holds the ratio of most draws of as many seeds, with replacement, on every workload."""
+    without: str
+    """The workload without which the ratio is greatest, so the lead smallest."""
+    then: float
+    """The ratio without it."""
+    few: tuple[str, ...]
+    """Workloads on which one of both has few seeds."""
+
+
+def is_ours(method: str) -> bool:
+    """Whether it is a method of this library."""
+    return method in METHODS and METHODS[method].ours
+
+
+def scored(found: Iterable[Score]) -> list[str]:
+    """The workloads that have a reference, and so scores."""
+    return sorted({score.workload for score in found if not math.isnan(score.ratio)})
+
+
+def best_first(found: Sequence[Score]) -> list[Overall]:
+    """The methods without tuning that have a score on every such workload: only their means can be compared."""
+    count = len(scored(found))
+    return [row for row in overall(found) if row.method != REFERENCE and row.workloads == count]
+
+
+def table_of(found: Iterable[Score]) -> Table:
+    """The scores of methods without tuning."""
+    table: dict[str, dict[str, Score]] = {}
+    for score in found:
+        if score.configuration == FIRST and score.method != REFERENCE and not math.isnan(score.ratio):
+            table.setdefault(score.method, {})[score.workload] = score
+    return table
+
+
+def sides(table: Table) -> tuple[list[str], list[str]]:
+    """Ours and the others, in the order of `METHODS`; names that are not there any more come last."""
+    order = [*(name for name in METHODS if name in table), *(name for name in table if name not in METHODS)]
+    return [name for name in order if is_ours(name)], [name for name in order if not is_ours(name)]
+
+
+def duels(found: Sequence[Score]) -> list[Duel]:
+    """All of ours against all others, each in the order of `METHODS`."""
+    table = table_of(found)
+    ours, others = sides(table)
+    pairs = []
+    for one in ours:
+        for other in others:
+            pair = Pair.of(table, one, other)
+            stands = pair.standings
+            surely = sum(at > 0 and a.high < b.low for at, (a, b) in zip(stands, pair.scores.values(), strict=True))
+            if stands:
+                pairs.append(Duel(one, other, stands.count(1), stands.count(0), surely, len(stands)))
+    return pairs
+
+
+def contests(found: Sequence[Score]) -> list[Contest]:
+    """By workload, where ours and others have scores; the greatest lead of ours first."""
+    table = table_of(found)
+    both = sides(table)
+    pairs = []
+    for workload in scored(found):
+        ours, other = (
+            min((table[name][workload] for name in side if workload in table[name]), key=_ratio, default=None)
+            for side in both
+        )
+        if ours is not None and other is not None:
+            pairs.append(Contest(workload, ours, other))
+    return sorted(pairs, key=lambda contest: -contest.lead)
+
+
+def leads(results: Mapping[str, Result], found: Sequence[Score]) -> list[Lead]:
+    """Those of ours whose mean is below that of the best of the others, against that one."""
+    rows, table = best_first(found), table_of(found)
+    best = next((row for row in rows if not is_ours(row.method)), None)
+    if best is None:
+        return []
+    runs = reported(results)
+    starts = untrained(runs)
+
+    def measures(method: str) -> list[Sequence[float]]:
+        return [ends(runs[workload, method, FIRST], starts[workload]) for workload in scored(found)]
+
+    chosen = []
+    for method in (row.method for row in rows if is_ours(row.method) and row.mean < best.mean):
+        both = [measures(one) for one in (method, best.method)]
+        if all(end > 0 for side in both for seeds in side for end in seeds):  # of 0, there is no ratio
+            chosen.append(_lead(method, best.method, Pair.of(table, method, best.method), _interval(both)))
+    return chosen
+
+
+def _lead(ours: str, other: str, pair: Pair, interval: tuple[float, float]) -> Lead:
+    (mean, others), without = pair.means(), pair.decisive
+    then = pair.means(without) if without else (math.nan, math.nan)
+    few = tuple(name for name, both in sorted(pair.scores.items()) if min(score.seeds for score in both) < FEW)
+    return Lead(ours, other, mean / others, *interval, without, then[0] / then[1], few)
+
+
+def _interval(both: Sequence[Sequence[Sequence[float]]]) -> tuple[float, float]:
+    """Of the ratio of means, from the measures of both at the end, by workload and seed. The reference cancels out."""
+    numbers = np.random.default_rng(0)
+    drawn = [sum(_drawn_again(seeds, numbers) for seeds in side) for side in both]
+    edges = np.quantile((drawn[0] - drawn[1]) / len(both[0]), [(1 - SURE) / 2, (1 + SURE) / 2])
+    low, high = np.exp(edges).tolist()
+    return low, high
+
+
+def _drawn_again(seeds: Sequence[float], numbers: np.random.Generator) -> NDArray[Any]:
+    """The logarithms of medians of so many seeds, drawn with replacement, again and again."""
+    draws = numbers.choice(np.asarray(seeds), (DRAWS, len(seeds)))
+    return np.asarray(np.log(np.median(draws, axis=1)))
+
+
+def _ratio(score: Score) -> float:
+    return score.ratio
+
+
+def _log(score: Score) -> float:
+    return math.log(score.ratio) if score.ratio else -math.inf
