@@ -41,6 +41,7 @@ from same_problem import BLOCKS as SAME_PROBLEM  # noqa: E402
 from scale import BLOCKS as SCALE  # noqa: E402
 from tuning_free import BLOCKS as TUNING_FREE  # noqa: E402
 from tuning_free import draw as draw_benchmark  # noqa: E402
+from when import BLOCKS as WHEN  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
@@ -53,6 +54,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **SAME_PROBLEM,
     **SCALE,
     **TUNING_FREE,
+    **WHEN,
     "commands": commands,
     "notebook": partial(notebook, ROOT / "examples" / "start.ipynb"),
     **{f"example {path.stem}": partial(source, path) for path in (ROOT / "examples" / "extending").glob("*.py")},

@@ -13,13 +13,24 @@ from hotswap.bench.exchange import read_results
 from hotswap.bench.methods import FIRST, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
-from hotswap.bench.report.figures import draw_profile, draw_workload
+from hotswap.bench.report.comparing import Pair, is_ours, scored, table_of
+from hotswap.bench.report.configured import settings_text
+from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
 from hotswap.bench.report.looks import label, three_digits, title_of
-from hotswap.bench.report.origin import commands, origins
+from hotswap.bench.report.origin import commands, durations, origins
 from hotswap.bench.report.text import workload_grid
-from hotswap.bench.report.verdict import RIVALS, advice, coverage, each_of_ours, hindsight, is_ours, scored, verdict
+from hotswap.bench.report.verdict import (
+    RIVALS,
+    advice,
+    cautions,
+    coverage,
+    each_of_ours,
+    firmness,
+    hindsight,
+    verdict,
+)
 from hotswap.bench.runs import Result, troubles
-from hotswap.bench.scores import Score, overall, reported, scores, too_easy
+from hotswap.bench.scores import Score, overall, reported, scores, untrained
 from hotswap.report.figures.style import save
 from hotswap.studies.exchange.shipped import BENCHMARK
 
@@ -43,32 +54,43 @@ def came_of_it() -> str:
 
 
 def section(found: Mapping[str, Result]) -> str:
-    """The sentences, the table of scores, the profile, the workloads one by one, and where it all comes from."""
+    """The sentences, the table of scores, the profile, the references, and where it all comes from."""
     every = scores(found)
     parts = [
         " ".join(coverage(found, every)),
-        *(f"**Too easy:** AdamW's default reaches the reference of `{name}` early." for name in too_easy(every)),
-        _bullets([*verdict(every), *hindsight(found)]),
+        *(f"**{sentence}**" for sentence in cautions(found, every)),
+        _bullets([*verdict(every), *firmness(found, every), *hindsight(found)]),
     ]
     if scored(every):
         parts += [
             "### Scores",
             "Validation measures at the end over the tuned reference's: 1 is as good as tuned, less is better. Ours in "
             "bold. A † marks scores with runs that diverged, raised an error or made the network worse: these count as "
-            "the untrained network.",
+            "the untrained network. With second tries, the second configuration counts where it is the better one.",
+            "![The scores of each method on every workload, and their geometric mean](pictures/benchmark-overview.svg)",
             score_table(every),
             "![Share of workloads on which a method's score is at most τ](pictures/benchmark-profile.svg)",
             "### Each of ours",
             _bullets(each_of_ours(every)),
             "### The tuned references",
+            "The last column is the score of a network before its first step, and so the greatest there can be.",
             workload_table(found, every),
         ]
-    parts += [
-        *(_folded(f"Curves and numbers of {name}", _on_workload(name, every)) for name in _workloads(every)),
-        *([_folded("What did not finish", _bullets(troubles(found.values())))] if troubles(found.values()) else []),
-        source(found),
-    ]
-    return "\n\n".join(part.strip() for part in parts)
+    return "\n\n".join(part.strip() for part in (*parts, where_from(found)))
+
+
+def one_by_one() -> str:
+    """Every workload's curves and numbers, what did not finish, and the commands; or a sentence."""
+    found = results()
+    if found is None:
+        return NOT_YET
+    every = scores(found)
+    parts = [f"## {name}\n\n{_on_workload(name, every)}" for name in _workloads(every)]
+    if told := troubles(found.values()):
+        parts.append(f"## What did not finish\n\n{_bullets(told)}")
+    typed = "\n".join(f"- `{command}`" for command in commands(found))
+    parts.append(f"## What made them\n\n{where_from(found)}\n\n{typed}")
+    return "\n\n".join(parts)
 
 
 def score_table(every: Sequence[Score]) -> str:
@@ -77,13 +99,13 @@ def score_table(every: Sequence[Score]) -> str:
     firsts, seconds = _tries(every)
     rows = []
     for row in overall(every):
-        whole = (three_digits(row.mean), three_digits(row.worst), str(len(row.misses)))
+        whole = (three_digits(row.mean), three_digits(row.second), three_digits(row.worst), str(len(row.misses)))
         rows.append((_titled(row.method), *whole, *(_cell(firsts.get((row.method, name))) for name in names)))
     for method in sorted({method for method, _ in seconds}):
         own = (_cell(seconds.get((method, name))) for name in names)
-        rows.append((f"*{label(method, SECOND)}*", "", "", "", *own))
-    headings = ("", "geometric mean", "worst", "misses", *(name.replace("_", " ") for name in names))  # these can wrap
-    return table(headings, rows)
+        rows.append((f"*{label(method, SECOND)}*", "", "", "", "", *own))
+    means = ("geometric mean", "with second tries", "worst", "misses")
+    return table(("", *means, *(name.replace("_", " ") for name in names)), rows)  # without underscores, names can wrap
 
 
 def short_table(every: Sequence[Score]) -> str:
@@ -96,14 +118,14 @@ def short_table(every: Sequence[Score]) -> str:
             continue
         worst, again = firsts[row.method, row.where], seconds.get((row.method, row.where))
         notes = [] if row.method == REFERENCE else [row.where.replace("_", " ")]
-        notes += ["as untrained"] if worst.marked else []
-        notes += [f"{three_digits(again.ratio)} at the second try"] if again is not None else []
-        told = three_digits(row.worst) + (f" ({', '.join(notes)})" if notes else "")
+        notes += ["counted as untrained"] if worst.marked else []
+        notes += [f"second try {three_digits(again.ratio)}"] if again is not None else []
+        told = three_digits(row.worst) + (f" ({'; '.join(notes)})" if notes else "")
         title = _titled(row.method) + (
             "" if row.workloads == len(scored(every)) else f", on {row.workloads} workloads only"
         )
-        rows.append((title, three_digits(row.mean), told))
-    return table(("", "geometric mean of scores", "worst score"), rows)
+        rows.append((title, three_digits(row.mean), three_digits(row.second), told))
+    return table(("", "geometric mean of scores", "with second tries", "worst score"), rows)
 
 
 def score_of(method: str, workload: str) -> str:
@@ -120,29 +142,35 @@ def mean_of(method: str) -> str:
 
 
 def against(one: str, other: str) -> str:
-    """Two methods over all workloads where both have a score, in a sentence; or nothing."""
-    every = _scores()
-    pair = [{s.workload: s.ratio for s in every if (s.method, s.configuration) == (m, FIRST)} for m in (one, other)]
-    both = [(pair[0][name], pair[1][name]) for name in pair[0] if name in pair[1] and not math.isnan(pair[0][name])]
-    if not both:
+    """Two methods on all workloads where both have a score, and without the one that favours the first; or nothing."""
+    pair = Pair.of(table_of(_scores()), one, other)
+    if not pair.decisive:
         return ""
-    means = [three_digits(math.prod(ratios) ** (1 / len(both))) for ratios in zip(*both, strict=True)]
-    ahead, behind = sum(a < b for a, b in both), sum(a > b for a, b in both)
+    means, without = (tuple(map(three_digits, pair.means(name))) for name in ("", pair.decisive))
+    stands = pair.standings
+    level = (
+        f", behind on {stands.count(-1)} and level on {stands.count(0)}"
+        if 0 in stands
+        else f" and behind on {stands.count(-1)}"
+    )
     return (
-        f"On {len(both)} workloads of the benchmark {label(one)} has a geometric mean of {means[0]}, and "
-        f"{label(other)} of {means[1]}; the first is ahead on {ahead} and behind on {behind}."
+        f"On {len(stands)} workloads {label(one)} has a geometric mean of scores of {means[0]}, and {label(other)} of "
+        f"{means[1]}; the first is ahead on {stands.count(1)}{level}. "
+        f"Without `{pair.decisive}`, where it gains most, the means are {without[0]} and {without[1]}."
     )
 
 
 def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:
     """A row for each workload: its reference, and what that reaches."""
     levels = {score.workload: score.median for score in every if score.method == REFERENCE}
+    starts = untrained(reported(found))
     rows = []
     for name in scored(every):
-        settings = ", ".join(f"{key} {value}" for key, value in chosen_settings(name, found).items())
+        settings = settings_text(chosen_settings(name, found))
         budget = max(result.budget for result in found.values() if result.run.workload == name)
-        rows.append((f"`{name}`", title_of(name)[1], settings, three_digits(levels[name]), f"{budget:,}"))
-    return table(("", "measure", "tuned reference", "its measure", "budget, in passes"), rows, left=3)
+        most = three_digits(starts[name] / levels[name])
+        rows.append((f"`{name}`", title_of(name)[1], settings, three_digits(levels[name]), f"{budget:,}", most))
+    return table(("", "measure", "tuned reference", "its measure", "budget, in passes", "untrained"), rows, left=3)
 
 
 def _on_workload(name: str, every: Sequence[Score]) -> str:
@@ -150,10 +178,14 @@ def _on_workload(name: str, every: Sequence[Score]) -> str:
     return f"![{name}](pictures/benchmark-{name}.svg)\n\n{table(grid.headings, grid.rows)}"
 
 
-def source(found: Mapping[str, Result]) -> str:
-    """Versions, devices, dates and commands."""
-    typed = "; ".join(f"`{command}`" for command in commands(found))
-    return f"*Source: `results/{BENCHMARK[0]}`. {'; '.join(origins(found))}. {typed}*"
+def where_from(found: Mapping[str, Result]) -> str:
+    """Versions, devices and dates."""
+    return f"*Source: `results/{BENCHMARK[0]}`. {' · '.join(origins(found))}.*"
+
+
+def took() -> str:
+    """How long the runs took, within a sentence; or a dash."""
+    return "–" if (found := results()) is None else " and ".join(durations(found))
 
 
 def in_short() -> str:
@@ -162,14 +194,16 @@ def in_short() -> str:
     if found is None:
         return NOT_YET
     every = scores(found)
-    where = f"*Source: `results/{BENCHMARK[0]}`. {'; '.join(origins(found))}.*"
-    return "\n\n".join([short_table(every), " ".join(coverage(found, every)), where])
+    return "\n\n".join([short_table(every), " ".join(coverage(found, every)), where_from(found)])
 
 
 def wins_and_losses() -> str:
     """Of ours and of the others the best, and where ours are ahead, behind or level; or a sentence."""
     found = results()
-    return NOT_YET if found is None else _bullets([*advice(scores(found)), *hindsight(found)])
+    if found is None:
+        return NOT_YET
+    every = scores(found)
+    return _bullets([*advice(every), *firmness(found, every), *hindsight(found)])
 
 
 def draw(folder: Path = PICTURES) -> list[Path]:
@@ -178,7 +212,8 @@ def draw(folder: Path = PICTURES) -> list[Path]:
     if found is None:
         return []
     runs, every = reported(found), scores(found)
-    figures = {"profile": draw_profile(every), **{name: draw_workload(name, runs) for name in _workloads(every)}}
+    figures = {"overview": draw_overview(every), "profile": draw_profile(every)}
+    figures |= {name: draw_workload(name, runs) for name in _workloads(every)}
     drawn = []
     for name, figure in figures.items():
         if figure is not None:
@@ -217,17 +252,13 @@ def _bullets(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
-def _folded(title: str, text: str) -> str:
-    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
-
-
 BLOCKS: dict[str, Callable[[], str]] = {
     "benchmark results": came_of_it,
+    "benchmark, one by one": one_by_one,
     "benchmark in short": in_short,
     "benchmark advice": wins_and_losses,
     **{f"mean of {name}": partial(mean_of, name) for name in ("race_adamw", "race_adamw_sgd", "prodigy", "adamw")},
     "without a length": partial(against, "race_open", "schedule_free"),
-    "the paper on a transformer": partial(score_of, "hotswap_sgd", "transformer_text"),
-    "the paper on its network": partial(score_of, "hotswap_sgd", "paper_network"),
-    "the preset on the paper's network": partial(score_of, "preset_adam", "paper_network"),
+    "what the runs took": took,
+    "the mean image": partial(score_of, "dog", "autoencoder"),
 }
