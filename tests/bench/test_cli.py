@@ -51,6 +51,10 @@ def test_help_teaches() -> None:
 def test_the_list_names_all_there_is() -> None:
     shown = invoke("bench", "list")
     assert {*WORKLOADS, *METHODS} <= set(shown.split())
+    told = " ".join(shown.split())
+    assert "lr 0.1, momentum 0.9" in told
+    assert "where that fails: reps_rel 0.0001" in told
+    assert "the best of 20" in told
 
 
 @pytest.mark.parametrize(("device", "gpu"), [("cpu", False), ("cuda", True)])
@@ -116,7 +120,9 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     assert "finished after" not in invoke(*RUN, folder)  # nothing is left
     shown = invoke("bench", "status", folder, "--workload", W, "--method", "adamw")
     assert "5 of 5 runs" in shown
-    assert "Wrote 4 files" in invoke("bench", "report", folder, "--out", str(tmp_path / "report"))
+    shown = invoke("bench", "report", folder, "--out", str(tmp_path / "report"))
+    assert "Wrote 4 files" in shown
+    assert f"{W} has no scores yet: the search for its reference is not complete" in " ".join(shown.split())
     assert (tmp_path / "report" / f"workload-{W}.png").exists()
     invoke("bench", "export", folder, str(tmp_path / "tables"))
     merged = str(tmp_path / "merged")
@@ -168,6 +174,8 @@ def test_a_status_is_of_what_has_begun_and_names_strangers(tmp_path: Path) -> No
     shown = invoke("bench", "status", str(tmp_path), "--workload", W)
     assert "prodigy" in shown  # what has not begun, too, where a name is given
     assert "missing" not in shown  # that is of another workload
+    assert "trained for 0.2 min" in shown  # ten seconds
+    assert "trained for 0.0 min" in invoke("bench", "status", str(tmp_path), "--workload", "paper_network")
 
 
 @pytest.mark.parametrize(

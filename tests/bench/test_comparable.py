@@ -37,18 +37,21 @@ def where(name: str, **origin: str) -> Circumstances:
 
 
 def test_what_makes_a_difference() -> None:
-    texts = {name for name in WORKLOADS if not where(name).agree_with(where(name, python=OTHER))}
+    texts = {name for name in WORKLOADS if not where(name).agree_with([where(name, python=OTHER)])}
     assert texts == {"recurrent_text", "transformer_text"}
-    precise = {name for name in WORKLOADS if not where(name).agree_with(where(name, device="H200"))}
+    precise = {name for name in WORKLOADS if not where(name).agree_with([where(name, device="H200")])}
     assert precise == {"fashion_convolution", "transformer_text"}
     assert str(where("somebody's own", device="H200")) == ""
 
 
 def test_one_version_may_have_several_texts() -> None:
     one, other, unknown = where(TEXT, text="abc"), where(TEXT, text="def"), where(TEXT)
-    assert not one.agree_with(other)
-    assert one.agree_with(unknown)
-    assert unknown.agree_with(other)
+    assert not one.agree_with([other])
+    assert one.agree_with([unknown])
+    assert unknown.agree_with([other])
+    assert one.agree_with([one, other, unknown])
+    assert not one.agree_with([other, unknown])  # what is not known about one of them does not make it the same
+    assert not one.agree_with([])
     assert str(one) == f"on the sources of Python {HERE} (text abc)"
     result = train(Run(TEXT, "adamw", FIRST, 0, "smoke"))
     assert result.origin["text"] == fingerprint()
@@ -113,6 +116,15 @@ def test_tables_that_cannot_be_compared_are_not_put_together(tmp_path: Path) -> 
     check_together([], [trained(TEXT, 0), trained(TEXT, 1), trained(PLAIN, 0), trained(PLAIN, 1, OTHER)], "here")
     with pytest.raises(StudyError, match="cannot be compared"):
         check_together([], [trained(TEXT, 0), trained(TEXT, 1, OTHER)], "here")
+
+
+def test_two_texts_are_not_put_together_by_runs_that_do_not_say_theirs() -> None:
+    silent, one, other = trained(TEXT, 0), trained(TEXT, 1, text="abc"), trained(TEXT, 2, text="def")
+    check_together([silent], [one], "here")
+    check_together([one], [silent], "here")
+    for known, new in (([], [silent, one, other]), ([silent], [one, other]), ([silent, one], [other])):
+        with pytest.raises(StudyError, match=r"\(text abc\).* others .*\(text def\)"):
+            check_together(known, new, "here")
 
 
 def test_what_was_mixed_before_can_still_be_added_to(tmp_path: Path) -> None:

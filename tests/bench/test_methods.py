@@ -149,6 +149,40 @@ def test_what_goes_wrong_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"RuntimeError: the cat sat on it \(test_methods\.py, line \d+\)", result.reason)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        OSError(28, "No space"),
+        RuntimeError("CUDA error: x"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_failure_of_the_method(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def starved(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(METHODS["adamw"], "begin", starved)
+    result = train(Run("paper_network", "adamw", FIRST, 0, "smoke"))
+    assert result.state == "killed"
+    assert result.reason.startswith(f"{type(error).__name__}: ")
+
+
+def test_float32_is_full_while_a_run_trains_and_as_before_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    begin = METHODS["adamw"].begin
+
+    def watched(*arguments: Any) -> Training:
+        seen.append((torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()))
+        return begin(*arguments)
+
+    monkeypatch.setattr(METHODS["adamw"], "begin", watched)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    assert train(Run("logistic_regression", "adamw", FIRST, 0, "smoke")).state == "finished"
+    assert seen == [(False, "highest")]
+    assert torch.backends.cudnn.allow_tf32
+
+
 def test_a_run_is_the_same_every_time_and_leaves_random_numbers_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

@@ -241,6 +241,25 @@ def test_a_process_loads_a_data_set_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert train(run).reason.startswith("KeyError: 'nothing'")
 
 
+def test_a_process_whose_machine_failed_it_trains_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from hotswap.bench.methods import METHODS, Method\n"
+        "@METHODS.register('hungry')\n"
+        "class Hungry(Method):\n"
+        "    title = 'Hungry'\n"
+        "    def begin(self, task, settings, seed):\n"
+        "        raise torch.OutOfMemoryError('CUDA out of memory')\n"
+    )
+    with Workers(1, load=[tmp_path / "mine.py"]) as workers:
+        first = workers._all[0]
+        result = workers.train(Run(W, "hungry", FIRST, 0, "smoke"), lambda _: None)
+        assert workers._all != [first]
+        assert first._process is not None
+        assert first._process.poll() is not None
+    assert (result.state, result.reason[:41]) == ("killed", "OutOfMemoryError: CUDA out of memory (min")
+
+
 def test_a_process_that_cannot_start_is_a_row(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import nothing_of_that_name\n")
     with Workers(1, load=[tmp_path / "mine.py"]) as workers:

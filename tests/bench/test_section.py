@@ -308,6 +308,20 @@ def test_why_not_to_be_sure_is_said() -> None:
     assert Contest(V, ours, replace(other, ratio=1.001)).doubt == ""  # nobody is ahead
 
 
+def test_where_both_sides_are_as_good_as_tuned_is_said() -> None:
+    tuned = [replace(SCORE, method="tuned", workload=name, ratio=1.0) for name in (V, W)]
+    race = replace(SCORE, method="race_adamw", ratio=1.0, seeds=2)
+    as_good = "is as good as the tuned reference, within 1%, or better: `autoencoder`"
+    expected = [
+        f"On 1 of 2 workloads at least one of ours {as_good} (from 2 seeds).",
+        f"On 1 of 2 workloads at least one of the others {as_good}.",
+    ]
+    behind = [replace(one, workload=W, ratio=1.2) for one in (race, SCORE)]
+    found = [*tuned, race, replace(SCORE, ratio=1.005), *behind]
+    assert [one for one in verdict(found) if "at least one" in one] == expected
+    assert [one for one in advice(found) if "at least one" in one] == expected
+
+
 def test_surely_ahead_is_with_every_seed_and_not_only_level() -> None:
     tuned = replace(SCORE, method="tuned", ratio=1.0)
     ours = replace(SCORE, method="race_adamw", ratio=1.0, low=0.1, high=0.12)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hotswap.bench.methods import METHODS
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.store import BenchStore
 from hotswap.bench.workloads import WORKLOADS
@@ -91,6 +92,17 @@ def test_results_of_another_version_are_out_of_date(tmp_path: Path, monkeypatch:
         assert [result.state for result in store.results().values()] == ["finished", "outdated"]
         monkeypatch.setattr(WORKLOADS[W], "version", 99)
         assert [result.state for result in store.results().values()] == ["outdated", "outdated"]
+
+
+def test_results_of_another_method_or_package_are_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, version = METHODS["prodigy"].package or ("", "")
+    with BenchStore.create(tmp_path, "smoke") as store:
+        store.record([made(W, "prodigy", 0, **{name: "0.9"}), made(W, "prodigy", 1, **{name: version})])
+        store.record([made(W, "prodigy", 2), made(W, "prodigy", 3, method_version=2)])  # early ones do not say
+        states = [result.state for result in store.results().values()]
+        assert states == ["outdated", "finished", "finished", "outdated"]
+        monkeypatch.setattr(METHODS["prodigy"], "version", 2)
+        assert [result.state for result in store.results().values()][1:] == ["outdated", "outdated", "finished"]
 
 
 def test_a_folder_holds_one_size_of_a_benchmark(tmp_path: Path) -> None:

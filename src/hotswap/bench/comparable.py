@@ -30,10 +30,11 @@ class Circumstances(NamedTuple):
     """The fingerprint of that text. Early results have none."""
     precision: str = ""
 
-    def agree_with(self, other: Circumstances) -> bool:
-        """Whether runs under both can be compared, as far as that is known."""
-        same_text = self.text == other.text or not (self.text and other.text)
-        return self.python == other.python and self.precision == other.precision and same_text
+    def agree_with(self, others: Iterable[Circumstances]) -> bool:
+        """Whether a run under these can be compared with some of the others, as far as that is known."""
+        alike = [other for other in others if (self.python, self.precision) == (other.python, other.precision)]
+        texts = {other.text for other in alike if other.text}
+        return bool(alike) and (self.text in texts or not (self.text and texts))
 
     def __str__(self) -> str:
         text = f" (text {self.text})" if self.text else ""
@@ -69,7 +70,7 @@ def check_before_running(store: BenchStore, options: BenchOptions, device: str) 
     }
     for workload in sorted({run.workload for run in left(results, store.size, options)[0]} & set(there)):
         here = circumstances(workload, origin)
-        if not any(here.agree_with(other) for other in there[workload]):
+        if not here.agree_with(there[workload]):
             raise StudyError(
                 f"{store.folder} has runs of {workload} that were trained {_listed(there[workload])}; here they would "
                 f"be trained {here}, and could not be compared. Train the rest of them as the others were, train all "
@@ -85,8 +86,13 @@ def check_together(known: Iterable[Result], new: Iterable[Result], where: str) -
     """
     there = _seen(known)
     for workload, seen in _seen(new).items():
-        others = there.get(workload) or {next(iter(seen))}
-        if strange := [one for one in seen if not any(one.agree_with(other) for other in others)]:
+        others, strange = there.get(workload, set()), []
+        for one in sorted(seen, key=lambda one: (not one.text, one)):  # those that say what their text is come first
+            if others and not one.agree_with(others):
+                strange.append(one)
+            else:
+                others.add(one)
+        if strange:
             raise StudyError(
                 f"{where} would have runs of {workload} that cannot be compared: some were trained {_listed(others)}, "
                 f"others {_listed(strange)}. Nothing was changed; leave some of them out."

@@ -18,7 +18,7 @@ __all__ = ["CHOOSING", "FAILING", "chosen", "chosen_settings", "reporting_seeds"
 CHOOSING = 100
 """The seed from which the reference is chosen: none of those that are reported."""
 
-FAILING = 2.0
+FAILING = 1.5
 """A method fails on a workload if one of its runs has no end, or if its median is so many times the reference's."""
 
 

@@ -18,7 +18,8 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 
 State = Literal["finished", "diverged", "failed", "missing", "killed", "damaged", "outdated"]
 """What became of a run: it finished, its measures were no longer finite, it raised an error, its package or data was
-not there, its process was killed, what was stored of it is not what was measured, it is of an earlier version."""
+not there, its process was killed or its machine had no room for it, what was stored of it is not what was measured, it
+is of an earlier version."""
 
 STATES: tuple[State, ...] = get_args(State)
 SETTLED: tuple[State, ...] = ("finished", "diverged", "failed")

@@ -168,17 +168,24 @@ def of_today(result: Result) -> Result:
     """The result, or a row that says that it is of the past."""
     if is_current(result):
         return result
-    told = "The workload or the method's settings have changed since; it is trained again with the next run."
+    told = "The workload, the method or its package has changed since; it is trained again with the next run."
     return replace(result, state="outdated", reason=told, points=())
 
 
 def is_current(result: Result) -> bool:
-    """Whether a result is of the workload and the settings of today."""
-    run = result.run
+    """Whether a result is of the workload, the method, its settings and its package's version of today."""
+    run, origin = result.run, result.origin
     if run.workload not in WORKLOADS or run.method not in METHODS:
         return True  # somebody's own; there is nothing to compare with
+    method = METHODS[run.method]()
     try:
-        settings = METHODS[run.method]().configuration(run.configuration).settings
+        settings = method.configuration(run.configuration).settings
     except KeyError:
         return False
-    return result.version == WORKLOADS[run.workload].version and dict(result.settings) == dict(settings)
+    package, wanted = method.package or ("", "")
+    return (
+        result.version == WORKLOADS[run.workload].version
+        and dict(result.settings) == dict(settings)
+        and origin.get("method_version", 1) == method.version
+        and origin.get(package, wanted) == wanted
+    )

@@ -18,7 +18,9 @@ from hotswap.bench.methods import METHODS, Method, Training
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
 from hotswap.bench.workloads import WORKLOADS, Task, Workload
 from hotswap.bench.workloads.text import fingerprint
+from hotswap.ensemble.precision import full_float32
 from hotswap.errors import DataError, HotSwapError, SettingError
+from hotswap.optim.probing.failures import is_of_the_machine
 from hotswap.studies.running.origin import versions
 
 __all__ = ["train", "training"]
@@ -47,6 +49,7 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     workload, method = WORKLOADS.find(run.workload, "workload")(), METHODS.find(run.method, "method")()
     settings = dict(method.configuration(run.configuration).settings)
     origin: dict[str, Any] = {**versions(torch.device(device)), "threads": torch.get_num_threads()}
+    origin["method_version"] = method.version
     if workload.reads_sources:
         origin["text"] = fingerprint()
     points: list[Point] = []
@@ -60,7 +63,8 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     if method.package is not None:
         origin[method.package[0]] = version(method.package[0])
     # Random numbers of others stay as they are, and what a package warns of is its user's concern, not the reader's.
-    with torch.random.fork_rng(_gpus(device)), warnings.catch_warnings():
+    # What is in float32 is so in full, on a GPU, too: torch itself would round convolutions there.
+    with torch.random.fork_rng(_gpus(device)), warnings.catch_warnings(), full_float32():
         warnings.simplefilter("ignore")
         try:
             begun = _begin(run, workload, method, settings, device)
@@ -69,7 +73,8 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
         except DataError as error:
             return ended("missing", _one_line(error))
         except Exception as error:  # of any package; the row says which
-            return ended("failed", f"{type(error).__name__}: {_one_line(error)}{_place(error)}")
+            state: State = "killed" if is_of_the_machine(error) else "failed"
+            return ended(state, f"{type(error).__name__}: {_one_line(error)}{_place(error)}")
         finally:
             begun = None  # type: ignore[assignment]  # its memory goes to the next run
             gc.collect()

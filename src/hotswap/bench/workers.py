@@ -53,9 +53,9 @@ class Workers:
     def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
         """See `Trainer`."""
         worker = self._idle.get()
-        result = worker.train(run, watch)
-        if result is None:
-            result = worker.died(run)
+        result = worker.train(run, watch) or worker.died(run)
+        if result.state == "killed":  # after an error of its GPU, too, a process computes nothing any more
+            worker.close()
             self._all.remove(worker)
             worker = self._new()
         self._idle.put(worker)
@@ -127,7 +127,6 @@ class _Worker:
             code = self._process.wait()
         self._said.seek(0)
         said = self._said.read().strip().splitlines()
-        self.close()
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
         last = f" It said: {said[-1].strip()}" if said and code >= 0 else ""
         return killed(run, f"The process that trained it was ended {how}.{last}", self._points)

@@ -21,6 +21,7 @@ from hotswap.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotswap.bench.methods import Configuration
     from hotswap.bench.running import BenchOptions
     from hotswap.bench.runs import Result
     from hotswap.bench.workloads import Size
@@ -65,6 +66,7 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 def list_() -> None:
     """List the workloads and the methods, with the configuration that each method has everywhere."""
     from hotswap.bench.methods import METHODS
+    from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
     from hotswap.bench.workloads import WORKLOADS
 
     table = Table(title="Workloads", box=box.SIMPLE_HEAD)
@@ -74,13 +76,23 @@ def list_() -> None:
         table.add_row(name, workload.title, workload.measured, "a GPU" if workload.wants_gpu else "")
     out.print(table)
     table = Table(title="Methods", box=box.SIMPLE_HEAD)
-    for heading in ("name", "what it is", "who recommends its configuration", "here"):
+    for heading in ("name", "what it is", "configuration, and who recommends it", "here"):
         table.add_column(heading, no_wrap=heading == "name", overflow="fold")
     for name, method in METHODS.items():
         package = " ".join(method.package) if method.package else ""
         title = f"{method.title} ({package})" if package else method.title
-        table.add_row(name, plain(title), plain(method.first.source), plain(method.missing() or "yes"))
+        told = f"the best of {len(SEARCHED)} by validation" if name == REFERENCE else _configured(method.first)
+        table.add_row(name, *map(plain, (title, told, method.missing() or "yes")))
+        if method.second is not None:
+            kind = f", with {method.second.kind}" if method.second.kind else ""
+            table.add_row("", "", plain(f"where that fails{kind}: {_configured(method.second)}"), "")
     out.print(table)
+
+
+def _configured(configuration: Configuration) -> str:
+    from hotswap.bench.report.configured import settings_text
+
+    return f"{settings_text(configuration.settings)} ({configuration.source})"
 
 
 @app.command()
@@ -239,7 +251,7 @@ def report(
     need("pyarrow", "Reports read tables")
     from hotswap.bench.report import write_report
     from hotswap.bench.report.looks import three_digits
-    from hotswap.bench.report.verdict import cautions
+    from hotswap.bench.report.verdict import cautions, coverage
     from hotswap.bench.scores import overall, scores
 
     results = _results(folder)
@@ -254,7 +266,8 @@ def report(
             counts = (str(len(row.misses)), str(len(row.failures)))
             table.add_row(row.method, str(row.workloads), three_digits(row.mean), three_digits(row.worst), *counts)
         out.print(table)
-    for sentence in cautions(results, found):
+    unscored = [] if rows else coverage(results, found)  # why there is no table
+    for sentence in [*unscored, *cautions(results, found)]:
         out.print(plain(sentence.replace("`", "")), style="yellow")
     out.print(f"Wrote {len(written)} files. Open [bold]{plain(str(written[0]))}[/].")
 

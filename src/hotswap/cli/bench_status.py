@@ -46,7 +46,8 @@ def show_status(folder: Path, workload: Sequence[str] | None, method: Sequence[s
     if len(runs) < len(asked):
         out.print(f"{len(asked) - len(runs)} runs are of workloads and methods of which none has begun.")
     ended = sum(states[run.id] in SETTLED for run in runs)
-    seconds = sum(result.points[-1].seconds for result in results.values() if result.points)
+    there = [results[run.id] for run in runs if run.id in results]
+    seconds = sum(result.points[-1].seconds for result in there if result.points)
     out.print(f"{ended} of {len(runs)} runs that are known so far have ended; trained for {seconds / 60:.1f} min.")
 
 

@@ -109,6 +109,8 @@ class Method(ABC):
     """The configuration for all workloads."""
     second: ClassVar[Configuration | None] = None
     """What its documentation advises where the first fails."""
+    version: ClassVar[int] = 1
+    """Of how it trains; results of an earlier one are of the past."""
 
     @classmethod
     def has_second(cls, workload: type[Workload]) -> bool:

@@ -136,9 +136,9 @@ def _second_tries(results: Mapping[str, Result]) -> list[tuple[str, str]]:
 
 
 def summary(found: Sequence[Score]) -> list[str]:
-    """Who is best over all workloads, where one of ours is as good as tuned, and the worst of ours."""
+    """Who is best over all workloads, where ours and others are as good as tuned, and the worst of ours."""
     table = table_of(found)
-    ours, _ = sides(table)
+    ours, others = sides(table)
     if not ours:
         return ["None of ours has a score yet, so that nothing can be said of them."]
     worst = max((score for name in ours for score in table[name].values()), key=lambda score: score.ratio)
@@ -147,7 +147,7 @@ def summary(found: Sequence[Score]) -> list[str]:
     )
     return [
         *_best(best_first(found), scored(found)),
-        _against_tuned(table, ours),
+        *_against_tuned(table, ours, others),
         f"The worst of ours is {label(worst.method)} on `{worst.workload}`: {three_digits(worst.ratio)} times the "
         f"reference{unfinished}.",
     ]
@@ -224,7 +224,7 @@ def advice(found: Sequence[Score]) -> list[str]:
         f"Of the other methods: {_champions(peers)}.",
         *_by_workload(found),
     ]
-    return [*said, _against_tuned(table, ours)]
+    return [*said, *_against_tuned(table, ours, others)]
 
 
 def _best(rows: Sequence[Overall], there: Sequence[str]) -> list[str]:
@@ -270,14 +270,24 @@ def _scores_of(one: Contest) -> str:
     return f"`{one.workload}` ({_short(first)}, {_short(second)}{'; ' if one.doubt else ''}{one.doubt})"
 
 
-def _against_tuned(table: Table, ours: Sequence[str]) -> str:
-    """Where one of ours is as good as tuning, which costs many trainings."""
-    there = sorted({name for one in ours for name in table[one]})
-    near = 1 + LEVEL
-    reached = [name for name in there if any(name in table[one] and table[one][name].ratio <= near for one in ours)]
-    where = f"{len(reached)} of {_count(len(there), 'workload')}"
-    as_good = f"as good as the tuned reference, within {LEVEL:.0%}, or better"
-    return f"On {where} at least one of ours is {as_good}{_after([_code(name) for name in reached])}."
+def _against_tuned(table: Table, ours: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Where one of ours is as good as tuning, which costs many trainings, and where one of the others is."""
+    as_good = f"is as good as the tuned reference, within {LEVEL:.0%}, or better"
+    said = []
+    for who, side in (("ours", ours), ("the others", others)):
+        scored = [score for one in side for score in table[one].values()]
+        reached: dict[str, int] = {}  # by workload, the most seeds that show it
+        for score in scored:
+            if score.ratio <= 1 + LEVEL:
+                reached[score.workload] = max(score.seeds, reached.get(score.workload, 0))
+        names = [
+            _code(name) + (f" (from {_count(seeds, 'seed')})" if seeds < FEW else "")
+            for name, seeds in sorted(reached.items())
+        ]
+        if scored:
+            where = f"{len(names)} of {_count(len({score.workload for score in scored}), 'workload')}"
+            said.append(f"On {where} at least one of {who} {as_good}{_after(names)}.")
+    return said
 
 
 def _short(score: Score) -> str:
