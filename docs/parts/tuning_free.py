@@ -13,7 +13,7 @@ from hotswap.bench.exchange import read_results
 from hotswap.bench.methods import FIRST, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
-from hotswap.bench.report.comparing import Pair, is_ours, scored, table_of
+from hotswap.bench.report.comparing import Pair, is_ours, leads, scored, table_of
 from hotswap.bench.report.configured import settings_text
 from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
 from hotswap.bench.report.looks import label, three_digits, title_of
@@ -158,6 +158,16 @@ def against(one: str, other: str) -> str:
         f"{means[1]}; the first is ahead on {stands.count(1)}{level}. "
         f"Without `{pair.decisive}`, where it gains most, the means are {without[0]} and {without[1]}."
     )
+
+
+def leads_are_unsure(other: str) -> str:
+    """Which of our leads over a method other seeds could turn around, in a sentence; or nothing."""
+    found = results()
+    if found is None:
+        return ""
+    unsure = [lead for lead in leads(found, scores(found)) if lead.other == other and lead.low <= 1 <= lead.high]
+    names = " and of ".join(label(lead.ours) for lead in unsure)
+    return f"That those of {names} are lower may be chance: other seeds could turn it around." if unsure else ""
 
 
 def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:

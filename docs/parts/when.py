@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarked import kept
-from tuning_free import against, mean_of, score_of
+from tuning_free import against, leads_are_unsure, mean_of, score_of
 
 from hotswap.optim.racing.grids import LANES
 from hotswap.races import race_passes
@@ -24,7 +24,7 @@ ADVICE = """
 - **AdamW may not be the right optimizer: race AdamW and SGD**, `hotswap.Race([adamw, sgd], ...)`, nine copies.
   {with_sgd}
 - **You do not want to pay for copies: Prodigy**, which is not ours. Its geometric mean of scores is {prodigy}, that of
-  AdamW at its default {adamw}.
+  AdamW at its default {adamw}.{unsure}
 - **You do not know for how long you will train: Schedule-Free**, which is not ours, **or a race without
   `total_steps`**, evaluated inside of `optimizer.average()`.
   {without_length}
@@ -49,6 +49,7 @@ def when(folder: str) -> str:
         with_sgd=against("race_adamw_sgd", "race_adamw"),
         prodigy=mean_of("prodigy"),
         adamw=mean_of("adamw"),
+        unsure=f" {said}" if (said := leads_are_unsure("prodigy")) else "",
         without_length=against("race_open", "schedule_free"),
         preset=score_of("preset_adam", "paper_network"),
         own=score_of("hotswap_sgd", "paper_network"),

@@ -174,9 +174,10 @@ function benchCurves(found, bench) {
         }
         if (known(level)) inner.append(svg("line", { class: "level", x1: left, x2: wide, y1: y(level), y2: y(level) }));
       },
-      after({ root, y, left }) {
-        const text = `as good as tuned: ${format(level)}`;
-        if (known(level)) root.append(words(left + 6, y(level) + 15, text, "start", "halo strong small"));
+      after({ root, y, left, high }) {
+        if (!known(level)) return;
+        const under = y(level) + 18 < high ? 15 : -6; // where there is no room below the line, above it
+        root.append(words(left + 6, y(level) + under, `as good as tuned: ${format(level)}`, "start", "halo strong small"));
       },
     });
   }
