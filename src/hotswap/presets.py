@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from hotswap.arms import log_grid
-from hotswap.errors import SettingError
 from hotswap.optim import HotSwap
+from hotswap.optim.validation import given_parameters
 from hotswap.rewards import Reward
 from hotswap.searches import Armijo
 
@@ -61,12 +61,7 @@ def adam(
 
     Memory beyond torch's Adam: two copies of the parameters.
     """
-    if isinstance(params, nn.Module):
-        module = params if module is None else module
-        params = params.parameters()
-    params = list(params)
-    if not params:
-        raise SettingError("presets.adam: there are no parameters; pass the model, or model.parameters().")
+    params, module = given_parameters(params, module, "presets.adam", "an Adam")
     return HotSwap(
         torch.optim.Adam(params, lr=1.0, betas=(0.5, 0.99)),
         {"lr": log_grid(1.0, 1e-6, 33)},

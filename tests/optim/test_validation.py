@@ -34,7 +34,7 @@ BATCH = batches(1)[0]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"params": []}, "there are no parameters; pass model.parameters()"),
+        ({"params": []}, "there are no parameters; pass the model, or model.parameters()"),
         ({"params": [{"params": []}]}, "there are no parameters; pass model.parameters()"),
         ({"bandit": "ucb"}, r"bandit must be a hotswap\.Bandit object"),
         ({"search": 3}, r"search must be a hotswap\.Search object"),
@@ -230,3 +230,12 @@ def test_every_exception_is_ours() -> None:
     assert all(issubclass(error, HotSwapError) for error in errors)
     drawn = hotswap.errors.__doc__ or ""
     assert all(error.__name__ in drawn for error in errors)
+
+
+@pytest.mark.parametrize("make", [HotSwapSGD, hotswap.presets.adam])
+def test_an_optimizer_in_place_of_the_model(make: Any) -> None:
+    base = torch.optim.AdamW(NET.parameters())
+    with pytest.raises(
+        SettingError, match=r"takes the model or its parameters, and brings .* AdamW write hotswap\.Hot"
+    ):
+        make(base)

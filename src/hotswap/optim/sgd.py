@@ -13,6 +13,7 @@ from hotswap.bandits import Bandit
 from hotswap.errors import SettingError
 from hotswap.guards import Guard
 from hotswap.optim.hotswap import HotSwap
+from hotswap.optim.validation import given_parameters
 from hotswap.pacing import When
 from hotswap.rewards import Reward
 from hotswap.searches import Search
@@ -73,12 +74,7 @@ class HotSwapSGD(HotSwap):
         search_when: When | None = None,
         guard: Guard | None = None,
     ) -> None:
-        if isinstance(params, nn.Module):
-            module = params if module is None else module
-            params = params.parameters()
-        params = list(params)
-        if not params:
-            raise SettingError("HotSwapSGD: there are no parameters; pass model.parameters().")
+        params, module = given_parameters(params, module, "HotSwapSGD", "an SGD")
         for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
             if not isinstance(value, int | float | Tensor):
                 raise SettingError(

@@ -34,7 +34,7 @@ from hotswap.pacing import PaceState
 
 __all__ = ["OwnState", "bandit_state", "described", "pack", "refuse_other_base", "unpack"]
 
-KEY = "hotswap"
+KEY, RACE_KEY = "hotswap", "race"
 ORIGINAL_FIELDS = {"rewards", "counts", "step"}
 NEEDED = ("names", "axes", "bandit", "reward_scale", "in_force", "initial_lr", "masters", "loss_scale")
 
@@ -102,15 +102,9 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
 
 def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnState]:
     """The base's state and our own, checked against the arms they are to be used with."""
-    if not isinstance(state_dict, Mapping) or "param_groups" not in state_dict:
-        found = f"a {type(state_dict).__name__}"
-        if isinstance(state_dict, Mapping):
-            found += f" with {', '.join(map(repr, list(state_dict)[:5])) or 'nothing in it'}"
-        raise CheckpointError(
-            f"load_state_dict() was given {found}, which is no optimizer's state: it has no 'param_groups'. Load the "
-            "file first, torch.load(path), and pass what optimizer.state_dict() gave."
-        )
-    first, *others = state_dict["param_groups"] or [{}]
+    first, *others = groups_in(state_dict)
+    if RACE_KEY in first:
+        raise CheckpointError("This is the state of a Race; load it into a hotswap.Race that is made as that one was.")
     if KEY not in first:
         raise CheckpointError(
             f"This state was not saved by a hot-swapped optimizer: its first parameter group has no entry {KEY!r}. "
@@ -123,6 +117,19 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
     _refuse_other_arms(entry, arms)
     plain_first = {name: value for name, value in first.items() if name != KEY}
     return {**state_dict, "param_groups": [plain_first, *others]}, _own_state(entry)
+
+
+def groups_in(state_dict: object) -> list[dict[str, Any]]:
+    """The parameter groups of an optimizer's state, at least one; an error if it is none."""
+    if not isinstance(state_dict, Mapping) or "param_groups" not in state_dict:
+        found = f"a {type(state_dict).__name__}"
+        if isinstance(state_dict, Mapping):
+            found += f" with {', '.join(map(repr, list(state_dict)[:5])) or 'nothing in it'}"
+        raise CheckpointError(
+            f"load_state_dict() was given {found}, which is no optimizer's state: it has no 'param_groups'. Load the "
+            "file first, torch.load(path), and pass what optimizer.state_dict() gave."
+        )
+    return state_dict["param_groups"] or [{}]
 
 
 def _own_state(entry: Mapping[str, Any]) -> OwnState:

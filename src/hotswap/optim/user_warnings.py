@@ -46,18 +46,18 @@ def warn_of_own_backward() -> None:
     )
 
 
-def warn_of_another_loss(first: float, again: float, *, recorded: bool) -> None:
-    """A closure that gives another loss at the same parameters makes a search meaningless."""
+def warn_of_another_loss(first: float, again: float, *, recorded: bool, what: str = "search") -> None:
+    """A closure that gives another loss at the same parameters makes a search meaningless, and a race, too."""
     advice = (
         "load and augment the minibatch outside of it, draw random numbers with torch's default generator, which a "
-        "step rewinds for every trial, return a hidden state that goes on beside the loss instead of setting it, and "
+        "step rewinds every time, return a hidden state that goes on beside the loss instead of setting it, and "
         "leave model.train() and model.eval() to the loop."
         if recorded
         else "call the model and backward() inside `with optimizer.gradient_pass():`, so that trials see the same "
         "dropout masks and buffers, and pass the loss of the same minibatch."
     )
     warn(
-        f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A search compares losses, "
+        f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A {what} compares losses, "
         f"so it needs a closure that computes the same one every time: {advice}"
     )
 

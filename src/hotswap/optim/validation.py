@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from hotswap.optim.user_warnings import warn
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_base", "check_group", "check_parts", "initial_lr", "refuse_loss", "swappable_in"]
+__all__ = ["check_base", "check_group", "check_parts", "given_parameters", "initial_lr", "refuse_loss", "swappable_in"]
 
 
 def check_parts(optimizer: Any, setters: object, guard: object) -> None:
@@ -35,6 +36,24 @@ def check_parts(optimizer: Any, setters: object, guard: object) -> None:
             raise SettingError(
                 f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
             )
+
+
+def given_parameters(
+    params: nn.Module | Iterable[Any], module: nn.Module | None, owner: str, brings: str
+) -> tuple[list[Any], nn.Module | None]:
+    """The parameters or groups of an optimizer that brings its own base, and the model, where one was given."""
+    if isinstance(params, Optimizer):
+        raise SettingError(
+            f"{owner}: it takes the model or its parameters, and brings {brings} of its own. Around "
+            f"{type(params).__name__} write hotswap.HotSwap(optimizer, module=model), or hotswap.Race(optimizer, ...)."
+        )
+    if isinstance(params, nn.Module):
+        module = params if module is None else module
+        params = params.parameters()
+    found = list(params)
+    if not found:
+        raise SettingError(f"{owner}: there are no parameters; pass the model, or model.parameters().")
+    return found, module
 
 
 def swappable_in(base: Optimizer) -> list[str]:

@@ -65,8 +65,9 @@ def plan_rounds(rounds: Sequence[tuple[float, int]], lanes: int, total_steps: in
     if total_steps is not None and planned[-1].end > total_steps:
         enough = _enough(ends, least)
         raise SettingError(
-            f"Race(total_steps={total_steps}): the last round would end after step {planned[-1].end}; these rounds "
-            f"need at least {enough} steps, or a smaller least than {least}."
+            f"Race(total_steps={total_steps}): these rounds need at least {enough} steps. total_steps counts "
+            "minibatches, epochs * len(loader), and not epochs. For so short a run give a smaller least than "
+            f"{least}, which is how many steps a round has at least."
         )
     return planned
 

@@ -124,3 +124,26 @@ def test_lazy_modules_need_a_call_before() -> None:
     model(x)
     optimizer = hotswap.Race(AdamW(model.parameters()))
     optimizer.step(lambda: cross_entropy(model(x), y))
+
+
+def test_a_closure_that_loads_its_own_minibatch_is_warned_of_once() -> None:
+    model = network()
+    optimizer, batches = race(model), minibatches()
+
+    def closure() -> torch.Tensor:
+        x, y = next(batches)
+        return cross_entropy(model(x), y)
+
+    with pytest.warns(hotswap.HotSwapWarning) as said:
+        assert [optimizer.step(closure) is None for _ in range(3)] == [False] * 3
+    (warning,) = said
+    assert "A race compares losses, so it needs a closure that computes the same one every time" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_epochs_in_place_of_steps_are_refused() -> None:
+    said = (
+        r"these rounds need at least 60 steps\. total_steps counts minibatches, epochs \* len\(loader\), and not epochs"
+    )
+    with pytest.raises(SettingError, match=rf"Race\(total_steps=15\): {said}"):
+        hotswap.Race(AdamW(network().parameters()), total_steps=15)

@@ -112,11 +112,18 @@ def test_the_state_of_another_race_is_refused(settings: dict[str, Any], sentence
 
 def test_the_state_of_another_optimizer_is_refused() -> None:
     model = network()
-    for other in (torch.optim.AdamW(model.parameters()), hotswap.HotSwapSGD(model)):
-        with pytest.raises(CheckpointError, match="was not saved by a Race"):
-            race(model).load_state_dict(other.state_dict())
-    with pytest.raises(CheckpointError, match="was not saved by a Race"):
-        race(model).load_state_dict({})
+    swapped = hotswap.HotSwapSGD(model)
+    for state, said in (
+        (torch.optim.AdamW(model.parameters()).state_dict(), "was not saved by a Race"),
+        (swapped.state_dict(), "is the state of a HotSwap; load it into one"),
+        (model.state_dict(), "which is no optimizer's state: it has no 'param_groups'"),
+        ({}, "a dict with nothing in it, which is no optimizer's state"),
+        ("race.pt", "given a str, which is no optimizer's state"),
+    ):
+        with pytest.raises(CheckpointError, match=said):
+            race(model).load_state_dict(state)
+    with pytest.raises(CheckpointError, match=r"is the state of a Race; load it into a hotswap\.Race"):
+        swapped.load_state_dict(race(model).state_dict())
 
 
 def test_weights_in_bfloat16_go_on_exactly() -> None:

@@ -63,7 +63,7 @@ from hotswap.optim.user_warnings import (
     warn_of_the_same_loss,
 )
 
-__all__ = ["ClosureChecks", "Probe", "StartPoint"]
+__all__ = ["ClosureChecks", "Probe", "StartPoint", "nearly_the_same"]
 
 DISTRIBUTED = dist.is_available()
 
@@ -91,6 +91,11 @@ class ClosureChecks:
         """Count one more search; whether the closure is to be checked in it."""
         self.searches += 1
         return self.enabled and self.searches in CHECKED_SEARCHES and "another loss" not in self.warned
+
+
+def nearly_the_same(loss: float, other: float, dtype: torch.dtype) -> bool:
+    """Whether two losses may be those of one minibatch at the same parameters, but for rounding."""
+    return math.isclose(loss, other, rel_tol=3e-2 if dtype in LOW_PRECISION else 1e-3, abs_tol=1e-6)
 
 
 class StartPoint(NamedTuple):
@@ -460,8 +465,7 @@ class Probe:
         assert start is not None  # there was a gradient pass
         to_beat = start.seen if self.to_beat is None else self.to_beat
         again = self._evaluate(None, earlier=start.loss)
-        tolerance = 3e-2 if start.loss.dtype in LOW_PRECISION else 1e-3
-        if not math.isclose(again, to_beat, rel_tol=tolerance, abs_tol=1e-6):
+        if not nearly_the_same(again, to_beat, start.loss.dtype):
             self.checks.warned.add("another loss")
             warn_of_another_loss(to_beat, again, recorded=self._recorded)
 

@@ -21,6 +21,9 @@ from hotswap.optim.racing.bases import Bases
 from hotswap.optim.racing.course import Course, Out
 from hotswap.optim.racing.lanes import Lane
 from hotswap.optim.snapshots import Snapshot
+from hotswap.optim.state_dict import KEY as HOTSWAP_KEY
+from hotswap.optim.state_dict import RACE_KEY as KEY
+from hotswap.optim.state_dict import groups_in
 from hotswap.races import Round, Schedule
 
 __all__ = [
@@ -34,7 +37,6 @@ __all__ = [
     "without_entry",
 ]
 
-KEY = "race"
 PLAIN = (
     *("leader", "step", "begun", "passes", "round", "counted", "restarts", "halvings", "won", "running_loss"),
     *("highest", "early", "notes"),
@@ -50,13 +52,14 @@ def with_entry(plain: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
 
 def without_entry(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The base's state and the race's."""
-    groups = state_dict.get("param_groups") if isinstance(state_dict, Mapping) else None
-    if not groups or KEY not in groups[0]:
+    first, *others = groups_in(state_dict)
+    if HOTSWAP_KEY in first:
+        raise CheckpointError("This is the state of a HotSwap; load it into one that is made as that one was.")
+    if KEY not in first:
         raise CheckpointError(
             f"This state was not saved by a Race: its first parameter group has no entry {KEY!r}. A race begins at the "
             "beginning, so the state of another optimizer cannot be loaded into it."
         )
-    first, *others = groups
     plain = {name: value for name, value in first.items() if name != KEY}
     return {**state_dict, "param_groups": [plain, *others]}, dict(first[KEY])
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from hotswap.errors import LossError, UnsupportedError
-from hotswap.optim.probing import StartPoint
+from hotswap.optim.probing import StartPoint, nearly_the_same
 from hotswap.optim.probing.closures import Request, as_trial
 from hotswap.optim.probing.moves.low_precision import LOW_PRECISION
 from hotswap.optim.probing.moves.shards import ORDINARY
@@ -21,7 +21,7 @@ from hotswap.optim.racing.records import RaceStep
 from hotswap.optim.racing.together import Together, Trying
 from hotswap.optim.racing.track import LOOK, Track
 from hotswap.optim.snapshots import Snapshot
-from hotswap.optim.user_warnings import warn, warn_of_raising_lane
+from hotswap.optim.user_warnings import warn, warn_of_another_loss, warn_of_raising_lane
 from hotswap.races import FIRST, Round, highest_loss, ranked, typical
 
 __all__ = ["Contest"]
@@ -71,8 +71,11 @@ class Contest:
             raise
         if course.trying is not None:
             course.trying.done(together=together)
+        first = not course.step
         self._record(start, losses, factor)
         self._decide(losses)
+        if first:
+            self._check_first(start, losses)
         for lane, error in failed[:1]:
             self._warn_of_failure(lane, error, factor)
         return start
@@ -128,6 +131,14 @@ class Contest:
             aux=start.aux,
         )
         course.step, course.passes = course.step + 1, course.passes + len(losses)
+
+    def _check_first(self, start: StartPoint, losses: dict[int, float]) -> None:
+        """In the first step all lanes have the same weights and random numbers, so they should have the same loss."""
+        other = next(
+            (loss for loss in losses.values() if not nearly_the_same(loss, start.seen, start.loss.dtype)), None
+        )
+        if other is not None and math.isfinite(other) and math.isfinite(start.seen):
+            warn_of_another_loss(start.seen, other, recorded=True, what="race")
 
     def _warn_of_failure(self, lane: Lane, error: Exception, factor: float) -> None:
         if self._track.probe.checks.first_time("raising lane"):
