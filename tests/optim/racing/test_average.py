@@ -49,6 +49,27 @@ def test_the_model_is_as_it_was_also_after_an_error() -> None:
     assert same(before, contents(model))
 
 
+@pytest.mark.parametrize("part", [slice(0, 1), slice(None)])
+def test_the_model_is_as_it_was_where_parts_were_frozen_since(part: slice) -> None:
+    model, optimizer, _ = averaged()
+    model[part].requires_grad_(False)
+    before = contents(model)
+    with optimizer.average():
+        assert not torch.equal(model[0].weight, before["0.weight"])
+    assert same(before, contents(model))
+
+
+def test_a_winner_that_goes_back_takes_its_average_along() -> None:
+    model, optimizer, _ = averaged(44)  # the weights of the next step are taken in, whose loss is fine
+    x, y = next(minibatches(1))
+    optimizer.step(lambda: cross_entropy(model(x), y) + (0 * model[6].weight.sum()).sqrt())  # its gradient is NaN
+    assert not model[6].weight.isfinite().all()
+    with pytest.warns(hotswap.HotSwapWarning, match="went back to its snapshot"):
+        train(optimizer, model, minibatches(20))
+    with optimizer.average():
+        assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
 def test_statistics_of_batch_norm_belong_to_the_average() -> None:
     model, optimizer, _ = averaged()
     before, batches = contents(model), [x for x, _ in minibatches(5, seed=3)]

@@ -48,9 +48,9 @@ def steps(optimizer: hotswap.Race, parameter: nn.Parameter, count: int, loss: Lo
         optimizer.step(loss(parameter))
 
 
-def until_it_begins_again(optimizer: hotswap.Race, parameter: nn.Parameter) -> None:
+def until_it_begins_again(optimizer: hotswap.Race, *parameters: nn.Parameter) -> None:
     while optimizer._course.restarts == 0:
-        optimizer.step(quadratic(parameter))
+        optimizer.step(lambda: torch.cat(parameters).square().sum())
 
 
 def until_it_goes_back(optimizer: hotswap.Race, closure: Callable[[], Tensor]) -> None:
@@ -117,6 +117,32 @@ def test_where_all_diverge_the_race_begins_again_a_decade_lower() -> None:
     assert torch.allclose(parameter, twin)
     assert optimizer.winner == pytest.approx({"lr": 0.4})
     assert optimizer.standings()[0].step == began + 30
+
+
+def test_a_first_minibatch_without_a_finite_loss_is_not_the_rates_doing() -> None:
+    model, twin = network(), network()
+    optimizer, other = race(model), race(twin)
+    before = contents(model)
+    x, y = next(minibatches(1))
+    with pytest.raises(LossError, match="first minibatch is nan at the weights that the model has"):
+        optimizer.step(lambda: cross_entropy(model(x), y) * math.nan)
+    assert same(before, contents(model))
+    assert (optimizer._course.restarts, optimizer.winner) == (0, None)
+    train(optimizer, model, minibatches(10))
+    train(other, twin, minibatches(10))
+    assert [row.values for row in optimizer.standings()] == [row.values for row in other.standings()]
+    assert all(row.racing for row in optimizer.standings())
+
+
+def test_groups_that_were_added_go_back_to_the_start_too() -> None:
+    parameter, optimizer = descent((4.0, 2.0))
+    optimizer.step(quadratic(parameter))
+    added = nn.Parameter(torch.ones(2))
+    optimizer.add_param_group({"params": [added]})
+    with pytest.warns(HotSwapWarning, match="began again"):
+        until_it_begins_again(optimizer, parameter, added)
+    assert torch.equal(parameter, torch.ones(3))
+    assert torch.equal(added, torch.ones(2))
 
 
 def test_after_three_times_it_gives_up() -> None:

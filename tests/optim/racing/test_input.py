@@ -52,6 +52,11 @@ def stepped() -> Optimizer:
         (lambda base: hotswap.Race(base, total_steps=1000, decay=2), SettingError, "decay must be a share"),
         (lambda base: hotswap.Race(base, total_steps=1000, module=3), SettingError, "must be a torch.nn.Module"),
         (lambda base: hotswap.Race(stepped()), SettingError, "has state already"),
+        (
+            lambda base: hotswap.Race(torch.optim.Adagrad(network().parameters())),
+            UnsupportedError,
+            "Race cannot be around Adagrad, which makes its state when it is constructed",
+        ),
         (lambda base: hotswap.Race(hotswap.HotSwap(base)), UnsupportedError, "around a HotSwap"),
         (lambda base: hotswap.Race(hotswap.Race(base)), UnsupportedError, "around a Race"),
         (lambda base: hotswap.Race(torch.optim.LBFGS([nn.Parameter(torch.ones(1))])), UnsupportedError, "LBFGS"),
@@ -147,3 +152,19 @@ def test_epochs_in_place_of_steps_are_refused() -> None:
     )
     with pytest.raises(SettingError, match=rf"Race\(total_steps=15\): {said}"):
         hotswap.Race(AdamW(network().parameters()), total_steps=15)
+
+
+def test_a_step_inside_of_its_own_closure_changes_nothing() -> None:
+    model = network()
+    optimizer = race(model)
+    train(optimizer, model, minibatches(3))
+    before = contents(model)
+    x, y = next(minibatches(1))
+
+    def closure() -> torch.Tensor:
+        optimizer.step(lambda: cross_entropy(model(x), y))
+        return cross_entropy(model(x), y)
+
+    with pytest.raises(ClosureError, match="from inside of its own closure"):
+        optimizer.step(closure)
+    assert same(before, contents(model))

@@ -141,21 +141,51 @@ def test_a_frozen_backbone_outside_of_the_model() -> None:
     assert backbone[1].num_batches_tracked == STEPS
 
 
-def test_parameters_that_are_thawed_on_the_way() -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
-    model[0].requires_grad_(False)
-    before = model[0].weight.clone()
-    optimizer = hotswap.Race(AdamW(model.parameters()), {"lr": RATES}, STEPS, rounds=ROUNDS, least=5, module=model)
+@pytest.mark.parametrize("change", ["thawed", "added"])
+def test_parameters_that_are_thawed_or_added_on_the_way(change: str) -> None:
+    """All lanes are still the runs alone: what is new begins in each of them as it was on the model."""
+
+    def begin() -> tuple[nn.Sequential, AdamW]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+        model[0].requires_grad_(change == "added")
+        return model, AdamW(model[2].parameters() if change == "added" else model.parameters())
+
+    def go_on(model: nn.Sequential, optimizer: Optimizer) -> None:
+        if change == "added":
+            optimizer.add_param_group({"params": model[0].parameters()})
+        else:
+            model[0].requires_grad_(True)
+
+    runs: list[list[float]] = []
+    for rate in RATES:
+        model, base = begin()
+        losses = []
+        for step, (x, y) in zip(range(10), minibatches(), strict=False):
+            if step == 5:
+                go_on(model, base)
+            for group in base.param_groups:
+                group["lr"] = rate
+            base.zero_grad()
+            loss = cross_entropy(model(x), y)
+            loss.backward()
+            base.step()
+            losses.append(loss.item())
+        runs.append(losses)
+
+    model, base = begin()
+    plain = {"warmup": None, "decay": None, "rounds": ROUNDS, "least": 5, "module": model}
+    optimizer = hotswap.Race(base, {"lr": RATES}, STEPS, **plain)
+    raced: list[list[float]] = [[] for _ in RATES]
     for step, (x, y) in enumerate(minibatches()):
         if step == 5:
-            assert torch.equal(model[0].weight, before)
-            model[0].requires_grad_(True)
+            go_on(model, optimizer)
         optimizer.step(lambda x=x, y=y: cross_entropy(model(x), y))
-        if step == 8:
-            weights = [lane.weights[model[0].weight] for lane in optimizer._course.lanes]
-            assert not any(torch.equal(weight, before) for weight in weights)
-            assert len({float(weight.sum()) for weight in weights}) == len(RATES)
+        assert optimizer.last_step is not None
+        if step < 10:
+            for number, loss in optimizer.last_step.losses.items():
+                raced[number].append(loss)
+    assert raced == runs
     assert optimizer.winner is not None
 
 

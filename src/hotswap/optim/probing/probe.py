@@ -181,10 +181,14 @@ class Probe:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Probe:
-        base = self.base
+    def refuse_if_open(self) -> None:
+        """Raise an error where a step begins inside of another one."""
         if self.is_open:
             raise ClosureError("step() was called from inside of its own closure or gradient pass; call it after them.")
+
+    def __enter__(self) -> Probe:
+        base = self.base
+        self.refuse_if_open()
         if base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks:
             raise UnsupportedError(
                 f"The base optimizer, {type(base).__name__}, has a step hook, which would run at trials or not at all; "

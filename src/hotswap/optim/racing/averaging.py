@@ -10,6 +10,7 @@ all weights, so the weights of every tenth step stand for the ten that end with 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,10 +50,22 @@ class Average:
         now = [local(parameter).detach().float() for parameter in moving]
         torch._foreach_lerp_([self.weights[parameter] for parameter in moving], now, share)
 
-    def place(self) -> None:
-        """Give the parameters their averages."""
+    def forget(self) -> None:
+        """Begin anew with the next step."""
+        self.steps = 0
+        self.weights.clear()
+
+    def place(self) -> Callable[[], None]:
+        """Give the parameters their averages; returns what gives them back the weights that they have now."""
+        now = {parameter: local(parameter).detach().clone() for parameter in self.weights}
         for parameter, average in self.weights.items():
             local(parameter).detach().copy_(average)
+
+        def put_back() -> None:
+            for parameter, weight in now.items():
+                local(parameter).detach().copy_(weight)
+
+        return put_back
 
     def packed(self, parameters: list[Tensor]) -> dict[str, Any]:
         """As it is stored."""

@@ -224,7 +224,13 @@ def _check_base_of_race(base: object) -> None:
         raise UnsupportedError(f"Race cannot be around a {type(base).__name__}; give it the base of that.")
     if isinstance(base, torch.optim.LBFGS):
         raise UnsupportedError("Race cannot be around LBFGS, which evaluates the closure itself, as often as it likes.")
-    if any(entry for key, entry in base.state.items() if isinstance(key, Tensor)):
+    entries = [entry for key, entry in base.state.items() if isinstance(key, Tensor) and entry]
+    if entries and not any(entry.get("step", 1) for entry in entries):
+        raise UnsupportedError(
+            f"Race cannot be around {type(base).__name__}, which makes its state when it is constructed: lanes begin "
+            "with none. Race another optimizer, such as torch.optim.RMSprop."
+        )
+    if entries:
         raise SettingError(
             f"Race: the base, {type(base).__name__}, has state already, of steps before; a race begins at the "
             "beginning, so give it a new optimizer."

@@ -44,16 +44,22 @@ class Contest:
     def step(self, request: Request) -> StartPoint:
         """One step of every lane, and what follows from their losses. Returns the leader's gradient pass."""
         course, probe, factor = self._track.course, self._track.probe, self._track.factor()
+        probe.refuse_if_open()  # the model would be another lane
         if not course.lanes:
             self._begin()
         leader = course.lane(course.leader)
         leader.park(probe)  # with all that was done to the model since
+        new = any(
+            lane.lacks_weights(probe) for lane in course.order[:1]
+        )  # parameters that all lanes but the leader lack
         numbers = probe.random_numbers()
         try:
-            losses = self._step_together(request, factor)
+            losses = {} if new else self._step_together(request, factor)
             together = bool(losses)
             failed: list[tuple[Lane, Exception]] = []
             for lane in course.order[len(losses) :]:
+                if new:
+                    leader.put_back(probe)  # what was thawed or added since the last step begins there in every lane
                 lane.enter(probe)
                 probe.draw_again(numbers)
                 try:
@@ -67,7 +73,7 @@ class Contest:
                 if lane is not leader:
                     lane.park(probe)
         except BaseException:
-            leader.enter(probe)  # which has not moved yet
+            leader.enter(probe)  # with the weights that it had before the step
             raise
         if course.trying is not None:
             course.trying.done(together=together)
@@ -192,6 +198,8 @@ class Contest:
         agreed = dict(zip(numbers, self._track.agreement.means([losses[number] for number in numbers]), strict=True))
         stay = [number for number in numbers if math.isfinite(agreed[number])]
         if len(stay) < len(numbers):
+            if not stay and course.step - course.begun == 1:
+                self._refuse_first_minibatch(next(iter(agreed.values())))
             for number in set(numbers) - set(stay):
                 course.out[number] = Out(course.step, "out: its loss was not finite")
             first = course.leader if course.leader in stay else min(stay, key=lambda n: agreed[n], default=None)
@@ -248,10 +256,17 @@ class Contest:
         winner.weights, winner.buffers = {}, type(winner.buffers)()  # the model has them
         course.kept = Snapshot.of(self._track.probe)
 
+    def _refuse_first_minibatch(self, loss: float) -> None:
+        """Where all lanes have the weights of the start and none has a finite loss, it is not their rates' doing."""
+        self._return_to_the_start()
+        raise LossError(
+            f"The loss of the race's first minibatch is {loss:g} at the weights that the model has, so no rate can be "
+            "judged by it; look at the minibatch and at the loss. The model is as it was before the step."
+        )
+
     def _begin_again(self) -> None:
         """All lanes have diverged: begin at the start, with rates ten times smaller."""
-        course, probe, bases = self._track.course, self._track.probe, self._track.bases
-        assert course.start is not None  # as long as the race is not over
+        course = self._track.course
         if course.restarts == MOST_RESTARTS:
             raise LossError(
                 f"All lanes of the race have diverged, {MOST_RESTARTS + 1} times, and with rates "
@@ -262,6 +277,11 @@ class Contest:
         note = f"All lanes had diverged by step {course.step}: the race began again with rates ten times smaller."
         course.notes.append(note)
         warn(note)
+        self._return_to_the_start()
+
+    def _return_to_the_start(self) -> None:
+        course, probe, bases = self._track.course, self._track.probe, self._track.bases
+        assert course.start is not None  # as long as the race is not over
         first = bases.drivers[0]
         first.enter(probe)  # as at the start
         first.forget_lane()

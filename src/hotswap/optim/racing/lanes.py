@@ -67,6 +67,10 @@ class Lane:
         if self.offload:
             self._move_state("cpu")
 
+    def lacks_weights(self, probe: Probe) -> bool:
+        """Whether there are parameters that move and that it has nothing of, because they did not move before."""
+        return any(parameter.requires_grad and parameter not in self.weights for parameter in probe.parameters())
+
     def enter(self, probe: Probe) -> None:
         """Bring what was kept onto the track."""
         self.put_back(probe)

@@ -21,6 +21,7 @@ from hotswap.errors import ClosureError, SettingError, UnsupportedError
 from hotswap.optim.adapters import Closure
 from hotswap.optim.probing import ClosureChecks, Probe
 from hotswap.optim.probing.agreement import Agreement, ProcessGroup
+from hotswap.optim.probing.buffers import BufferSnapshot
 from hotswap.optim.probing.closures import Request, request_of
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves.low_precision import restore_state
@@ -39,7 +40,6 @@ from hotswap.optim.racing.checkpoints import (
 from hotswap.optim.racing.contest import Contest
 from hotswap.optim.racing.course import Course
 from hotswap.optim.racing.grids import Choices, JoinedArms
-from hotswap.optim.racing.lanes import Lane
 from hotswap.optim.racing.records import Brief, Cost, LaneStanding, RaceStep, Standings
 from hotswap.optim.racing.track import Track
 from hotswap.optim.racing.winner import Winner
@@ -159,6 +159,9 @@ class Race(Wrapper):
         """Add a group to the base optimizers. Its `lr` is a scale, in units of the first base's."""
         check_group(param_group, "Race")
         self._bases.add_group(param_group, self.base)
+        for snapshot in (self._course.start, self._course.kept):
+            if snapshot is not None:
+                snapshot.take_in_what_is_new(self._probe)
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -240,15 +243,18 @@ class Race(Wrapper):
                 "Race.average: where total_steps is given, rates fall in the end, and no average is kept; evaluate the "
                 "model as it is."
             )
-        now = Lane(self._course.leader, self._bases.driver(self._course.leader))
+        buffers = BufferSnapshot()
         with torch.no_grad():
-            now.park(self._probe)
-            self._course.average.place()
+            if owners := self._probe.buffers():
+                buffers.read(owners, self._probe.parameters())
+            put_back = self._course.average.place()
         try:
             yield
         finally:
             with torch.no_grad():
-                now.put_back(self._probe)
+                put_back()
+                if buffers.owners:
+                    buffers.write(resized=True)
 
     def calibrate(self, batches: Iterable[Any]) -> None:
         """Compute the statistics of batch norm anew, for the weights that the model has now.

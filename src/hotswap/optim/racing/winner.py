@@ -87,6 +87,7 @@ class Winner:
                 "at the data and at the loss."
             )
         course.kept.restore(self._track.probe, self._track.bases.driver(course.leader).written)
+        course.average.forget()  # it may have followed the run into its divergence
         course.halvings += 1
         course.running_loss = course.losses[course.leader]
         note = f"The winner had diverged by step {course.step}: it went back to its snapshot, with half its rate."
