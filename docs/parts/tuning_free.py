@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from statistics import median
 
 from measured import ROOT, table
 
@@ -141,6 +142,26 @@ def mean_of(method: str) -> str:
     return next((three_digits(row.mean) for row in rows if row.method == method), "–")
 
 
+def training_of(method: str, workload: str, other: str) -> str:
+    """How low a method drives the training measure, on all workloads and on one of them, in a clause."""
+    found = results()
+    if found is None:
+        return "its training loss is not known yet"
+    levels: dict[str, dict[str, float]] = {}
+    for (name, one, configuration), runs in reported(found).items():
+        if configuration == FIRST and one != REFERENCE:
+            levels.setdefault(name, {})[one] = median(
+                run.end.train if run.end is not None else math.inf for run in runs
+            )
+    there = {name: those for name, those in levels.items() if method in those}
+    lowest = [name for name, those in there.items() if those[method] == min(those.values()) < math.inf]
+    own, others = (three_digits(there[workload][name]) if workload in there else "–" for name in (method, other))
+    return (
+        f"its training loss is the lowest of all methods on {len(lowest) or 'none'} of {len(there)} workloads, and on "
+        f"`{workload}` it is {own}, where {label(other)}'s is {others}"
+    )
+
+
 def against(one: str, other: str) -> str:
     """Two methods on all workloads where both have a score, and without the one that favours the first; or nothing."""
     pair = Pair.of(table_of(_scores()), one, other)
@@ -167,7 +188,11 @@ def leads_are_unsure(other: str) -> str:
         return ""
     unsure = [lead for lead in leads(found, scores(found)) if lead.other == other and lead.low <= 1 <= lead.high]
     names = " and of ".join(label(lead.ours) for lead in unsure)
-    return f"That those of {names} are lower may be chance: other seeds could turn it around." if unsure else ""
+    return (
+        f"That those of {names} are lower than {label(other)}'s may be chance: other seeds could turn it around."
+        if unsure
+        else ""
+    )
 
 
 def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:

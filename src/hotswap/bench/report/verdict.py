@@ -97,6 +97,9 @@ def cautions(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
 
 def _why_not(workload: str, results: Mapping[str, Result]) -> str:
     """What keeps a workload from having scores."""
+    of_it = [result.run.method for result in results.values() if result.run.workload == workload]
+    if REFERENCE not in of_it:
+        return f"its reference is not there, which `hotswap bench run --method {REFERENCE}` searches for"
     if search_of(workload, results) is None:
         return "the search for its reference is not complete"
     if chosen(workload, results) is None:
