@@ -24,8 +24,8 @@ default {adamw}. {unsure}
 - **Nobody has tuned the network yet, and you know for how many steps you will train: [race]({folder}races.md).**
   `hotswap.Race(AdamW(...), total_steps=...)` trains six copies of the run at different rates and drops the worse ones
   early. That takes {passes:.2f} times the passes of one run, of a short one more, {short:.2f} times for 320 steps.
-  While all six race, it takes {copies:.0f} times the memory of the weights on top of AdamW's own, since each copy has its
-  weights and its AdamW state (`offload=True` keeps them in the host's memory). A race has a warm-up and a decay of its
+  While all six race, it takes {copies:.0f} times the memory of the weights on top of AdamW's own, since each copy has
+  its weights and AdamW state (`offload=True` keeps them in the host's memory). A race has a warm-up and a decay of its
   own, so leave out your scheduler. Its rates fall over the last 40 % of the steps; before that, other methods are often
   ahead, so do not stop it early.
 - **AdamW may not be the right optimizer: race AdamW and SGD**, `hotswap.Race([adamw, sgd], ...)`, nine copies.
