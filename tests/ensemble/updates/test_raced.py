@@ -285,7 +285,7 @@ def test_a_snapshot_holds_the_lanes_that_are_left() -> None:
 
 
 def test_refuses() -> None:
-    with pytest.raises(SettingError, match=r"Race\(total_steps=10\): the last round would end after step 60"):
+    with pytest.raises(SettingError, match=r"Race\(total_steps=10\): these rounds need at least 60 steps"):
         ensemble_of(raced(Case(settings={}), epochs=1))
     with pytest.raises(ValueError, match="once for each of the 6 lanes, but it has 5 rows"):
         Raced(Mlp(SIZES), Mlp(SIZES).initial([0] * 5), rule, (), ADAMW, rates=RATES, epochs=1)
