@@ -47,8 +47,8 @@ def test_a_snapshot_of_the_version_before_is_read(tmp_path: Path) -> None:
     state = update.state()
     assert state["reward_scale"].tolist() == [0.0, 0.0]
     assert state.pop("passes").isnan().all()  # they were not counted, and zero would be wrong
-    for name, tensor in state.items():
-        torch.testing.assert_close(tensor, now.state()[name], rtol=1e-9, atol=1e-9)
+    for name, tensor in state.items():  # first weights are drawn in float32, whose last bit depends on the processor
+        torch.testing.assert_close(tensor, now.state()[name], rtol=1e-4, atol=1e-5)
 
 
 def test_tensors_of_the_version_before_without_a_bandit_keep_their_names(
