@@ -86,6 +86,20 @@ def test_a_damaged_result_is_a_row_that_says_so(tmp_path: Path, harm: str) -> No
     assert any("paper_network, sgd (default)" in line and "damaged" in line for line in troubles(found.values()))
 
 
+def test_reasons_that_differ_in_numbers_alone_are_one_sentence() -> None:
+    losses = {2: -0.5, 0: -1e-05, 1: -0.25}
+    ended = [
+        replace(made(W, "sgd", seed, state="failed"), reason=f"The loss is {loss:g}.") for seed, loss in losses.items()
+    ]
+    alike = "The loss is -1e-05. (So says seed 0; the others differ in numbers alone.)"
+    assert troubles(ended) == [f"{W}, sgd (default), seeds 0, 1, 2: failed. {alike}"]
+    other = replace(ended[0], reason="The weights are not finite.")
+    assert [line.split(": ")[0] for line in troubles([other, *ended[1:]])] == [
+        f"{W}, sgd (default), seeds 0, 1",
+        f"{W}, sgd (default), seed 2",
+    ]
+
+
 def test_results_of_another_version_are_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with BenchStore.create(tmp_path, "smoke") as store:
         store.record([made(W, "sgd"), replace(made(W, "adamw"), settings={"lr": 5})])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,6 +25,8 @@ is of an earlier version."""
 STATES: tuple[State, ...] = get_args(State)
 SETTLED: tuple[State, ...] = ("finished", "diverged", "failed")
 """What another try would not change."""
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True, order=True)
@@ -120,17 +123,23 @@ class Result:
 
 
 def troubles(results: Iterable[Result]) -> list[str]:
-    """What did not finish and why: a sentence for the seeds of a configuration to which the same happened."""
+    """What did not finish and why: a sentence for the seeds of a configuration to which the same happened.
+
+    Reasons that differ in their numbers alone, such as the loss at which a run ended, are the same; the first is told.
+    """
     found: dict[tuple[str, str, str, str, str], list[Result]] = {}
     for result in results:
         run = result.run
         if result.state != "finished":
-            found.setdefault((run.workload, run.method, run.configuration, result.state, result.reason), []).append(
-                result
-            )
+            kind = _NUMBER.sub("#", result.reason)
+            found.setdefault((run.workload, run.method, run.configuration, result.state, kind), []).append(result)
     sentences = []
-    for (workload, method, configuration, state, reason), those in sorted(found.items()):
-        seeds = ", ".join(str(result.run.seed) for result in sorted(those, key=lambda result: result.run.seed))
+    for (workload, method, configuration, state, _), those in sorted(found.items()):
+        those.sort(key=lambda result: result.run.seed)
+        first = those[0]
+        seeds = ", ".join(str(result.run.seed) for result in those)
         seen = f"seed {seeds}" if len(those) == 1 else f"seeds {seeds}"
-        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {reason}")
+        differ = len({result.reason for result in those}) > 1
+        others = f" (So says seed {first.run.seed}; the others differ in numbers alone.)" if differ else ""
+        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {first.reason}{others}")
     return sentences
