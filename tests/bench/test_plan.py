@@ -11,7 +11,7 @@ from hotswap.bench.runs import Result, State
 from hotswap.bench.workloads import WORKLOADS
 from tests.bench.helpers import by_id, made
 
-SMALL, LARGE = "paper_network", "cifar_resnet"
+SMALL, LARGE = "paper_network", "fashion_convolution"
 
 
 def search(workload: str, best: int = 7, state: State = "finished") -> list[Result]:
@@ -67,14 +67,24 @@ def test_a_method_that_is_far_behind_gets_another_try(end: float, second: bool) 
     runs = wanted([SMALL], ["prodigy"], "smoke", known)
     assert [run.seed for run in runs if run.configuration == SECOND] == (list(range(5)) if second else [])
     assert not fails(SMALL, "prodigy", by_id(*own))  # as long as there is nothing to compare with
-    assert not fails(SMALL, "prodigy", by_id(*search(SMALL), *reported(SMALL), *own[:4]))
+    assert not fails(SMALL, "prodigy", by_id(*search(SMALL), *reported(SMALL)[:4], *own))  # or not all of it
 
 
-def test_a_method_that_diverges_gets_another_try_once_all_seeds_have_ended() -> None:
+def test_it_gets_one_as_soon_as_no_other_seed_can_change_that() -> None:
+    own = [made(SMALL, "prodigy", seed, 0.2 if seed < 3 else 0.1) for seed in range(5)]
+    known = [*search(SMALL), *reported(SMALL)]
+    assert fails(SMALL, "prodigy", by_id(*known, *own))  # three of five are the median's
+    assert fails(SMALL, "prodigy", by_id(*known, *own[:3]))
+    assert not fails(SMALL, "prodigy", by_id(*known, *own[:2]))
+    assert not fails(SMALL, "prodigy", by_id(*known, *own[1:]))
+
+
+def test_a_method_that_diverges_from_one_seed_gets_another_try() -> None:
     ends: list[State] = ["finished", "finished", "finished", "finished", "diverged"]
     own = [made(SMALL, "prodigy", seed, state=state) for seed, state in enumerate(ends)]
     assert fails(SMALL, "prodigy", by_id(*own))
-    assert not fails(SMALL, "prodigy", by_id(*own[1:]))
+    assert fails(SMALL, "prodigy", by_id(own[-1]))
+    assert not fails(SMALL, "prodigy", by_id(*own[:-1]))
     assert not wanted([SMALL], ["adamw"], "smoke", by_id(*own))[5:]  # which has no other configuration
 
 

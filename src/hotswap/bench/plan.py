@@ -73,24 +73,22 @@ def chosen_settings(workload: str, results: Mapping[str, Result]) -> Mapping[str
 
 
 def fails(workload: str, method: str, results: Mapping[str, Result]) -> bool:
-    """Whether the method's first configuration fails on a workload, as far as that can be said yet."""
-    own = _settled(workload, method, FIRST, results)
-    if own is None:
-        return False
-    ends = [result.end.validation for result in own if result.end is not None]
-    if len(ends) < len(own):
+    """Whether the method's first configuration fails on a workload, once no seed that is to come can change that."""
+    seeds, own = len(reporting_seeds(workload)), _settled(workload, method, FIRST, results)
+    if any(result.end is None for result in own):
         return True
     best = chosen(workload, results)
-    reference = None if best is None else _settled(workload, REFERENCE, best, results)
-    if reference is None:
-        return False
+    reference = [] if best is None else _settled(workload, REFERENCE, best, results)
     levels = [result.end.validation for result in reference if result.end is not None]
-    return bool(levels) and median(ends) > FAILING * median(levels)
+    if len(reference) < seeds or not levels:
+        return False
+    most = FAILING * median(levels)
+    above = sum(result.end.validation > most for result in own if result.end is not None)
+    return above > seeds / 2  # so the median is
 
 
-def _settled(workload: str, method: str, configuration: str, results: Mapping[str, Result]) -> list[Result] | None:
-    """The results of all reported seeds; None while one is to come."""
-    runs = [Run(workload, method, configuration, seed) for seed in reporting_seeds(workload)]
-    found = [results.get(run.id) for run in runs]
-    there = [result for result in found if result is not None and result.state in SETTLED]
-    return there if len(there) == len(runs) else None
+def _settled(workload: str, method: str, configuration: str, results: Mapping[str, Result]) -> list[Result]:
+    """The results of the reported seeds that are there."""
+    runs = (Run(workload, method, configuration, seed) for seed in reporting_seeds(workload))
+    found = (results.get(run.id) for run in runs)
+    return [result for result in found if result is not None and result.state in SETTLED]

@@ -21,7 +21,7 @@ class ScheduleFree(Method):
         {"warmup": 0.05}, "README: the default rate of 0.0025, and a warm-up, whose length it leaves open: 5 % of steps"
     )
     second = Configuration(
-        {"warmup": 0.05, "lr": 1e-3}, "README: rates from 1 to 10 times those of AdamW with a schedule, so AdamW's own"
+        {"warmup": 0.05, "lr": 1e-2}, "README: rates from 1 to 10 times those of AdamW with a schedule; 10 times 1e-3"
     )
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Averaged:
