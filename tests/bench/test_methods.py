@@ -21,6 +21,7 @@ from hotswap.bench.methods import FIRST, METHODS, SECOND, Configuration, Method,
 from hotswap.bench.methods.base import Plain
 from hotswap.bench.methods.races import Open
 from hotswap.bench.methods.tuned import RANGES, REFERENCE, SEARCHED, searched
+from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Run
 from hotswap.bench.training import train
 from hotswap.bench.workloads import WORKLOADS, Batch, Measures, Task
@@ -147,6 +148,27 @@ def test_what_goes_wrong_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     result = train(Run("paper_network", "adamw", FIRST, 0, "smoke"))
     assert result.state == "failed"
     assert re.fullmatch(r"RuntimeError: the cat sat on it \(test_methods\.py, line \d+\)", result.reason)
+
+
+def test_a_method_that_counts_no_pass_is_a_row_and_does_not_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Uncounted(Plain):
+        def step(self, batch: Batch) -> None:
+            self.task.loss(batch).backward()
+
+    def begin(_: object, task: Task, *__: object) -> Training:
+        return Uncounted(task, torch.optim.AdamW(task.model.parameters()))
+
+    monkeypatch.setattr(METHODS["adamw"], "begin", begin)
+    result = train(Run("paper_network", "adamw", FIRST, 0, "smoke"))
+    assert result.state == "failed"
+    assert "A step counted no pass" in result.reason
+    assert "self.loss" in result.reason
+
+
+def test_a_row_says_which_program_trained_it() -> None:
+    result = train(Run("logistic_regression", "adamw", FIRST, 0, "smoke"))
+    assert result.origin["program"] == program()
+    assert re.fullmatch("[0-9a-f]{12}", program())
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,10 @@ def check_before_running(store: BenchStore, options: BenchOptions, device: str) 
     """
     results = store.results()
     there = _seen(results.values())
-    origin = {
-        "python": platform.python_version(),
-        "text": fingerprint(),
-        "device": "CPU" if device == "cpu" else device,
-    }
+    origin = {"python": platform.python_version(), "device": "CPU" if device == "cpu" else device}
     for workload in sorted({run.workload for run in left(results, store.size, options)[0]} & set(there)):
-        here = circumstances(workload, origin)
+        text = fingerprint() if WORKLOADS[workload].reads_sources else ""
+        here = circumstances(workload, origin | {"text": text})
         if not here.agree_with(there[workload]):
             raise StudyError(
                 f"{store.folder} has runs of {workload} that were trained {_listed(there[workload])}; here they would "

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hotswap.bench.methods import METHODS, Method, Training
+from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
 from hotswap.bench.workloads import WORKLOADS, Task, Workload
 from hotswap.bench.workloads.text import fingerprint
@@ -50,8 +51,7 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     settings = dict(method.configuration(run.configuration).settings)
     origin: dict[str, Any] = {**versions(torch.device(device)), "threads": torch.get_num_threads()}
     origin["method_version"] = method.version
-    if workload.reads_sources:
-        origin["text"] = fingerprint()
+    origin["program"] = program()
     points: list[Point] = []
     budget = 0
 
@@ -67,6 +67,8 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     with torch.random.fork_rng(_gpus(device)), warnings.catch_warnings(), full_float32():
         warnings.simplefilter("ignore")
         try:
+            if workload.reads_sources:
+                origin["text"] = fingerprint()
             begun = _begin(run, workload, method, settings, device)
             budget = begun.task.steps
             yield from _measured(begun, torch.device(device), points)
@@ -98,7 +100,13 @@ def _measured(training: Training, device: torch.device, points: list[Point]) -> 
         due = percent * training.task.steps / 100
         began = time.perf_counter()
         while training.cost < due and not training.is_over:
+            before = training.cost
             training.step(next(batches))
+            if training.cost == before:
+                raise SettingError(
+                    "A step counted no pass, so that the run would never end: a method that evaluates the loss itself "
+                    "must do so through `self.loss`."
+                )
             steps += 1
         if device.type == "cuda":
             torch.cuda.synchronize(device)

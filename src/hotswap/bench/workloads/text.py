@@ -25,7 +25,7 @@ HELD_OUT = 20
 @cache
 def sources() -> tuple[bytes, bytes]:
     """All modules in the standard library's own folder, by name: those to train on, and those held out."""
-    files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    files = sorted(file for file in Path(sysconfig.get_paths()["stdlib"]).glob("*.py") if file.is_file())
     texts = [file.read_text(encoding="utf-8", errors="replace").encode("ascii", errors="replace") for file in files]
     train = b"\n".join(text for number, text in enumerate(texts) if number % HELD_OUT)
     return train, b"\n".join(text for number, text in enumerate(texts) if number % HELD_OUT == 0)
