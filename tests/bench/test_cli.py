@@ -100,7 +100,7 @@ def test_on_a_cluster_with_gpus_it_is_their_workloads_that_are_told_of(tmp_path:
     assert no_cluster == ["cuda"]
     assert shown.count("On cuda: ") == 1
     assert "On cpu" not in shown
-    assert "Not everything has ended: 1 finished, 8 left." in shown
+    assert "Not everything has ended: 1 finished, 5 left." in shown
 
 
 @pytest.mark.usefixtures("no_cluster")

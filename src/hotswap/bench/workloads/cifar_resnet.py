@@ -65,13 +65,12 @@ def augmented(batches: Iterator[Batch], seed: int) -> Iterator[Batch]:
 class CifarResnet(Workload):
     """Seven convolutions in a row, of 16, 32 and 64 channels; two and a half epochs.
 
-    A step is so small that a GPU waits for its next kernel most of the time, and that one core can train a run in a
-    minute: whoever has no GPU can check these numbers, too. In float32 everywhere, so that runs of both compare.
+    A step is so small that a GPU waits for its next kernel most of the time, and that one core can train a run in half
+    a minute, so it is one of the small workloads. In float32 everywhere, so that runs on a GPU can be compared.
     """
 
     title = "a residual network with batch norm on CIFAR-10"
     measured = "validation error"
-    wants_gpu = True
     data = MappingProxyType({"full": "cifar10", "smoke": "digits"})
     version = 3  # the first two were larger, and were never trained at full size
 
