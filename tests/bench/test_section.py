@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 
 from hotswap.bench.exchange import export_results, read_results
-from hotswap.bench.methods import METHODS
+from hotswap.bench.methods import METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
 from hotswap.bench.report.comparing import Contest, duels, leads
 from hotswap.bench.report.looks import three_digits
-from hotswap.bench.report.verdict import advice, coverage, each_of_ours, firmness, verdict
+from hotswap.bench.report.verdict import advice, after_second_tries, coverage, each_of_ours, firmness, verdict
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Score, scores
 from hotswap.bench.store import BenchStore
@@ -296,6 +296,20 @@ def test_few_seeds_are_not_firm() -> None:
     assert "which includes 1)" in told
     perfect = contested() | by_id(made(W, "race_adamw", 0, 0.0))
     assert firmness(perfect, scores(perfect)) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "stands"),
+    [(0.06, "0.775: Race (AdamW), at 0.721, is still ahead."), (0.04, "0.632: Race (AdamW), at 0.721, is behind.")],
+)
+def test_leads_are_looked_at_again_where_second_tries_count(end: float, stands: str) -> None:
+    first = contested() | by_id(*(made(w, "dog", seed, {W: 0.3, V: 0.1}[w]) for w in (W, V) for seed in range(5)))
+    assert after_second_tries(scores(first)) == []
+    again = by_id(*(made(W, "dog", seed, end, configuration=SECOND) for seed in range(5)))
+    assert after_second_tries(scores(first | again)) == [f"If second tries count, DoG has a mean of {stands}"]
+    assert firmness(first | again, scores(first | again))[-1].startswith("If second tries count, DoG")
+    others = [score for score in scores(first | again) if score.method != "race_adamw"]
+    assert after_second_tries(others) == []  # nobody of ours leads
 
 
 def test_why_not_to_be_sure_is_said() -> None:
