@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import adam_grids, protections, step_cost, units, walk
+from benchmarks import adam_grids, pass_time, protections, step_cost, units, walk
 from benchmarks.measuring import keep
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
@@ -133,3 +134,35 @@ def test_runs_that_are_kept_are_known_again(tmp_path: Path) -> None:
     assert adam_grids.known(tmp_path) == []
     keep(tmp_path, "adam-grids", CPU, rows)
     assert adam_grids.known(tmp_path) == rows
+
+
+def test_a_pass_of_a_method_is_timed_beside_one_of_adamw() -> None:
+    ratio, plain = pass_time.ratio("logistic_regression", "hotswap_sgd", CPU, rounds=2, size="smoke", turn=0.001)
+    assert ratio > 0
+    assert plain > 0
+
+
+def test_a_race_that_is_timed_keeps_its_lanes() -> None:
+    going = pass_time.Going("logistic_regression", "race_adamw", "smoke", CPU)
+    going.on(601)
+    assert going.training.cost == 606  # steps of six passes
+
+
+def test_what_cannot_be_timed_has_no_ratio_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Console(record=True)
+
+    def ratio(_workload: str, method: str, *_: object) -> tuple[float, float]:
+        if method == "dog":
+            raise ValueError("no such thing")
+        return 2.0, 0.5
+
+    monkeypatch.setattr(pass_time, "ratio", ratio)
+    row = pass_time.measure("paper_network", ["dog", "sgd"], CPU, 3, said)
+    assert row == {"workload": "paper_network", "adamw": 0.5, "ratios": {"dog": None, "sgd": 2.0}}
+    assert "paper_network, dog: ValueError: no such thing" in said.export_text()
+
+
+def test_where_losses_go_below_zero_the_advice_for_that_is_timed() -> None:
+    assert pass_time.configured("hotswap_sgd", "gaussian_regression") == "second"
+    assert pass_time.configured("hotswap_sgd", "paper_network") == "default"
+    assert pass_time.configured("dog", "gaussian_regression") == "default"  # its advice is not of a kind

@@ -9,6 +9,9 @@ from typing import Any
 
 from measured import table
 
+from hotswap.bench.report.comparing import is_ours
+from hotswap.bench.report.looks import label
+
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "benchmarks"
 
 
@@ -119,6 +122,39 @@ def adam_grids() -> str:
     return f"{table(('', *networks, 'steps with the largest rate'), rows)}\n\n{sources(files)}"
 
 
+def pass_time() -> str:
+    """The seconds of a pass of each method over those of a pass of AdamW, by workload; or a sentence."""
+    files = kept("pass-time")
+    if not files:
+        return "Not measured yet."
+    columns = [(row, short(file["device"])) for file in files for row in file["rows"]]
+    headings = [f"{row['workload'].replace('_', ' ')}, {device}" for row, device in columns]
+    plain = ("AdamW, ms a pass", *("–" if row["adamw"] is None else f"{1e3 * row['adamw']:.2f}" for row, _ in columns))
+    names = dict.fromkeys(name for row, _ in columns for name in row["ratios"])
+    rows = [(label(name), *(_ratio(row["ratios"].get(name)) for row, _ in columns)) for name in names]
+    return f"{table(('', *headings), [plain, *rows])}\n\n{sources(files)}"
+
+
+def pass_time_in_short() -> str:
+    """The range of these ratios for the best of ours and of the others, and the greatest of all; within a sentence."""
+    rows = [row for file in kept("pass-time") for row in file["rows"]]
+    found = [(value, name, row["workload"]) for row in rows for name, value in row["ratios"].items() if value]
+    if not found:
+        return "–"
+    parts = []
+    for name in ("race_adamw_sgd", "prodigy"):
+        values = [value for value, method, _ in found if method == name]
+        parts.append(f"{min(values):.2f} to {max(values):.2f} times as long with {label(name)}")
+    for who, ours in (("ours", True), ("the others", False)):
+        value, name, workload = max(one for one in found if is_ours(one[1]) == ours)
+        parts.append(f"of {who} at most {value:.2f} times with {label(name)} on `{workload}`")
+    return "; ".join(parts)
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
 def demo() -> str:
     """The demo's table, as `hotswap demo` wrote it."""
     rows, made = (FOLDER.parent / "demo" / "results.md").read_text().strip().rsplit("\n\n", 1)
@@ -128,6 +164,8 @@ def demo() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "adam grids": adam_grids,
     "demo": demo,
+    "pass time": pass_time,
+    "pass time in short": pass_time_in_short,
     "step cost": step_cost,
     "race cost": race_cost,
     "protections": protections,
