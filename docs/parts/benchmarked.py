@@ -136,19 +136,32 @@ def pass_time() -> str:
 
 
 def pass_time_in_short() -> str:
-    """The range of these ratios for the best of ours and of the others, and the greatest of all; within a sentence."""
-    rows = [row for file in kept("pass-time") for row in file["rows"]]
-    found = [(value, name, row["workload"]) for row in rows for name, value in row["ratios"].items() if value]
+    """By device, the range of these ratios for the best of ours and of the others; and the greatest, of all."""
+    files = kept("pass-time")
+    told = [f"on {_article(short(file['device']))} {_ranges(file['rows'])}" for file in files]
+    found = [(value, name, row["workload"]) for row in _rows(files) for name, value in row["ratios"].items() if value]
     if not found:
         return "–"
+    most = (max(one for one in found if is_ours(one[1]) == ours) for ours in (True, False))
+    named = (f"{value:.2f} ({label(name)} on `{workload}`)" for value, name, workload in most)
+    return f"{'; '.join(told)}. The most of ours and of the others is {' and '.join(named)}"
+
+
+def _ranges(rows: Sequence[Mapping[str, Any]]) -> str:
     parts = []
     for name in ("race_adamw_sgd", "prodigy"):
-        values = [value for value, method, _ in found if method == name]
-        parts.append(f"{min(values):.2f} to {max(values):.2f} times as long with {label(name)}")
-    for who, ours in (("ours", True), ("the others", False)):
-        value, name, workload = max(one for one in found if is_ours(one[1]) == ours)
-        parts.append(f"of {who} at most {value:.2f} times with {label(name)} on `{workload}`")
-    return "; ".join(parts)
+        values = [value for row in rows if (value := row["ratios"].get(name))]
+        ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
+        parts.append(f"{' to '.join(ends)} times with {label(name)}")
+    return " and ".join(parts)
+
+
+def _rows(files: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [row for file in files for row in file["rows"]]
+
+
+def _article(device: str) -> str:
+    return f"{'an' if device.startswith('H') else 'a'} {device}"
 
 
 def _ratio(value: float | None) -> str:

@@ -110,9 +110,16 @@ def test_no_two_methods_look_alike() -> None:
 
 def test_how_long_all_runs_trained() -> None:
     cpu = [made("paper_network", "adamw", seed, device="CPU", threads=2) for seed in range(180)]  # of 10 s each
-    gpu = [made("transformer_text", "adamw", seed, device="NVIDIA H200", threads=16) for seed in range(36)]
+
+    gpu = [
+        made(
+            "transformer_text", "adamw", seed, device="NVIDIA H200", date=f"2026-01-02T{seed // 3:02}:00:{seed % 3:02}"
+        )
+        for seed in range(36)  # three at a time, each a second after the other: twelve seconds
+    ]
     unknown = made("paper_network", "sgd")
-    assert durations(by_id(*cpu, *gpu, unknown)) == ["1.0 hours of one CPU core", "0.1 hours on an NVIDIA H200"]
+    assert durations(by_id(*cpu, *gpu, unknown)) == ["1.0 hours of one CPU core", "2 minutes of an NVIDIA H200"]
+    assert durations(by_id(unknown)) == []
 
 
 def test_all_scores_at_a_glance() -> None:

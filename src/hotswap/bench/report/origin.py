@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from hotswap.bench.runs import Result
 
@@ -23,15 +25,29 @@ def origins(results: Mapping[str, Result]) -> list[str]:
 
 
 def durations(results: Mapping[str, Result]) -> list[str]:
-    """How long all runs together trained, on each kind of device; what measuring took is not in it."""
-    seconds: dict[str, float] = {}
+    """How long CPU cores trained, and how long each kind of GPU was busy, which several runs may have shared.
+
+    What measuring took is in neither.
+    """
+    cores, busy = 0.0, dict[str, list[tuple[float, float]]]()
     for result in results.values():
-        if result.points and result.origin.get("device"):
-            device = str(result.origin["device"])
-            cores = int(result.origin.get("threads", 1)) if device == "CPU" else 1
-            where = "of one CPU core" if device == "CPU" else f"on an {device}"
-            seconds[where] = seconds.get(where, 0.0) + cores * result.points[-1].seconds
-    return [f"{spent / 3600:.1f} hours {where}" for where, spent in seconds.items()]
+        device, seconds = result.origin.get("device"), result.points[-1].seconds if result.points else 0.0
+        if device == "CPU":
+            cores += int(result.origin.get("threads", 1)) * seconds
+        elif device and (date := result.origin.get("date")):
+            end = datetime.fromisoformat(str(date)).timestamp()
+            busy.setdefault(str(device), []).append((end - seconds, end))
+    said = [f"{cores / 3600:.1f} hours of one CPU core"] if cores else []
+    return said + [f"{_covered(spans) / 60:.0f} minutes of an {device}" for device, spans in busy.items()]
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Of the time line, by intervals that may overlap."""
+    covered, reached = 0.0, -math.inf
+    for begin, end in sorted(spans):
+        covered += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return covered
 
 
 def commands(results: Mapping[str, Result]) -> list[str]:
