@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import random
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -27,13 +29,15 @@ def origin(device: torch.device) -> dict[str, str]:
     """What ran here, to stand beside the numbers."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     spec = sys.modules["__main__"].__spec__
-    arguments = " --quick" if "--quick" in sys.argv else ""
+    elsewhere = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    elsewhere.add_argument("--keep")  # where numbers are kept says nothing of them
+    arguments = elsewhere.parse_known_args(sys.argv[1:])[1]
     return {
         "device": name,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "date": str(date.today()),
-        "command": f"python -m {spec.name if spec else 'benchmarks'}{arguments}",
+        "command": shlex.join(["python", "-m", spec.name if spec else "benchmarks", *arguments]),
     }
 
 

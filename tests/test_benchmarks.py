@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from benchmarks import adam_grids, pass_time, protections, step_cost, units, walk
-from benchmarks.measuring import keep
+from benchmarks.measuring import keep, origin
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import HotSwapFamily, StudySpec, plan
@@ -166,3 +166,11 @@ def test_where_losses_go_below_zero_the_advice_for_that_is_timed() -> None:
     assert pass_time.configured("hotswap_sgd", "gaussian_regression") == "second"
     assert pass_time.configured("hotswap_sgd", "paper_network") == "default"
     assert pass_time.configured("dog", "gaussian_regression") == "default"  # its advice is not of a kind
+
+
+def test_a_file_says_what_was_typed_but_not_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["pass_time.py", "--keep", "here", "--rounds", "9", "--device", "cuda"])
+    assert origin(CPU)["command"].endswith(" --rounds 9 --device cuda")
+    assert origin(CPU)["command"].startswith("python -m ")
+    monkeypatch.setattr("sys.argv", ["pass_time.py", "--quick", "--keep=here"])
+    assert origin(CPU)["command"].endswith(" --quick")

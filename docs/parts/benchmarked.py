@@ -136,32 +136,26 @@ def pass_time() -> str:
 
 
 def pass_time_in_short() -> str:
-    """By device, the range of these ratios for the best of ours and of the others; and the greatest, of all."""
-    files = kept("pass-time")
-    told = [f"on {_article(short(file['device']))} {_ranges(file['rows'])}" for file in files]
-    found = [(value, name, row["workload"]) for row in _rows(files) for name, value in row["ratios"].items() if value]
+    """Of the best of ours and of the others, and the most of all; within a sentence."""
+    rows = [row for file in kept("pass-time") for row in file["rows"]]
+    found = [(value, name, row["workload"]) for row in rows for name, value in row["ratios"].items() if value]
     if not found:
         return "–"
+    told = (f"a pass of {label(name)} takes {pass_times(name)}" for name in ("race_adamw_sgd", "prodigy"))
     most = (max(one for one in found if is_ours(one[1]) == ours) for ours in (True, False))
     named = (f"{value:.2f} ({label(name)} on `{workload}`)" for value, name, workload in most)
-    return f"{'; '.join(told)}. The most of ours and of the others is {' and '.join(named)}"
+    return f"{'; '.join(told)}. The most of ours is {' and of the others '.join(named)}"
 
 
-def _ranges(rows: Sequence[Mapping[str, Any]]) -> str:
+def pass_times(*names: str) -> str:
+    """The least and the greatest of these ratios for some methods, by device; within a sentence."""
     parts = []
-    for name in ("race_adamw_sgd", "prodigy"):
-        values = [value for row in rows if (value := row["ratios"].get(name))]
+    for file in kept("pass-time"):
+        values = [value for row in file["rows"] for name in names if (value := row["ratios"].get(name))]
         ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
-        parts.append(f"{' to '.join(ends)} times with {label(name)}")
-    return " and ".join(parts)
-
-
-def _rows(files: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [row for file in files for row in file["rows"]]
-
-
-def _article(device: str) -> str:
-    return f"{'an' if device.startswith('H') else 'a'} {device}"
+        device = short(file["device"])
+        parts.append(f"{' to '.join(ends)} times as long on {'an' if device.startswith('H') else 'a'} {device}")
+    return " and ".join(parts) or "–"
 
 
 def _ratio(value: float | None) -> str:

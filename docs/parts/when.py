@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarked import kept
+from benchmarked import kept, pass_times
 from tuning_free import against, leads_are_unsure, mean_of, score_of, training_of
 
 from hotswap.optim.racing.grids import LANES
@@ -30,7 +30,8 @@ default {adamw}. {unsure}
   ahead, so do not stop it early.
 - **AdamW may not be the right optimizer: race AdamW and SGD**, `hotswap.Race([adamw, sgd], ...)`, nine copies.
   {with_sgd}
-- **You do not want to pay for copies: Prodigy**, which is not ours.
+- **You do not want to pay for copies: Prodigy**, which is not ours. Beside one of AdamW's, one of its passes takes
+  {prodigy_time}; one of a race, {race_time}.
 - **You do not know for how long you will train: Schedule-Free**, which is not ours, **or a race without
   `total_steps`**, evaluated inside of `optimizer.average()`. It takes {more} passes more than one run.
   {without_length}
@@ -60,6 +61,8 @@ def when(folder: str) -> str:
         with_sgd=against("race_adamw_sgd", "race_adamw"),
         prodigy=mean_of("prodigy"),
         adamw=mean_of("adamw"),
+        prodigy_time=pass_times("prodigy"),
+        race_time=pass_times("race_adamw", "race_adamw_sgd"),
         unsure=leads_are_unsure("prodigy"),
         training=training_of("preset_adam", "paper_network", "adamw"),
         without_length=against("race_open", "schedule_free"),
