@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,13 @@ def pass_time() -> str:
         return "Not measured yet."
     columns = [(row, short(file["device"])) for file in files for row in file["rows"]]
     headings = [f"{row['workload'].replace('_', ' ')}, {device}" for row, device in columns]
-    plain = ("AdamW, ms a pass", *("–" if row["adamw"] is None else f"{1e3 * row['adamw']:.2f}" for row, _ in columns))
+    passes = ("–" if row["adamw"] is None else f"{1e3 * row['adamw']:.2f}" for row, _ in columns)
+    plain = ("AdamW, ms a pass", *passes, f"{copies('adamw'):.0f}")
     names = dict.fromkeys(name for row, _ in columns for name in row["ratios"])
-    rows = [(label(name), *(_ratio(row["ratios"].get(name)) for row, _ in columns)) for name in names]
-    return f"{table(('', *headings), [plain, *rows])}\n\n{sources(files)}"
+    rows = [
+        (label(name), *(_ratio(row["ratios"].get(name)) for row, _ in columns), f"{copies(name):.0f}") for name in names
+    ]
+    return f"{table(('', *headings, 'copies of the weights'), [plain, *rows])}\n\n{sources([*files, *kept('memory')])}"
 
 
 def pass_time_in_short() -> str:
@@ -156,6 +160,13 @@ def pass_times(*names: str) -> str:
         device = short(file["device"])
         parts.append(f"{' to '.join(ends)} times as long on {'an' if device.startswith('H') else 'a'} {device}")
     return " and ".join(parts) or "–"
+
+
+@cache
+def copies(method: str) -> float:
+    """What a method keeps between steps, in copies of the weights."""
+    (file,) = kept("memory")
+    return float(file["rows"][0]["copies"][method])
 
 
 def _ratio(value: float | None) -> str:

@@ -14,7 +14,7 @@ from hotswap.bench.exchange import read_results
 from hotswap.bench.methods import FIRST, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
-from hotswap.bench.report.comparing import Pair, is_ours, leads, scored, table_of
+from hotswap.bench.report.comparing import Pair, is_ours, leads, scored, standing, table_of
 from hotswap.bench.report.configured import settings_text
 from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
 from hotswap.bench.report.looks import label, three_digits, title_of
@@ -25,13 +25,12 @@ from hotswap.bench.report.verdict import (
     advice,
     cautions,
     coverage,
+    doubts,
     each_of_ours,
-    firmness,
-    hindsight,
     verdict,
 )
 from hotswap.bench.runs import Result, troubles
-from hotswap.bench.scores import Score, overall, reported, scores, untrained
+from hotswap.bench.scores import EARLY, Score, overall, reported, scores, untrained
 from hotswap.report.figures.style import save
 from hotswap.studies.exchange.shipped import BENCHMARK
 
@@ -60,14 +59,15 @@ def section(found: Mapping[str, Result]) -> str:
     parts = [
         " ".join(coverage(found, every)),
         *(f"**{sentence}**" for sentence in cautions(found, every)),
-        _bullets([*verdict(every), *firmness(found, every), *hindsight(found)]),
+        _bullets([*verdict(every), *doubts(found, every)]),
     ]
     if scored(every):
         parts += [
             "### Scores",
             "Validation measures at the end over the tuned reference's: 1 is as good as tuned, less is better. Ours in "
             "bold. A † marks scores with runs that diverged, raised an error or made the network worse: these count as "
-            "the untrained network. With second tries, the second configuration counts where it is the better one.",
+            "the untrained network. With second tries, the second configuration counts where it is the better one. At "
+            "10 % and 30 %: the geometric mean of what there is after so much of the budget, over the same numbers.",
             "![The scores of each method on every workload, and their geometric mean](pictures/benchmark-overview.svg)",
             score_table(every),
             "![Share of workloads on which a method's score is at most τ](pictures/benchmark-profile.svg)",
@@ -98,14 +98,15 @@ def score_table(every: Sequence[Score]) -> str:
     """A row for each method, the best geometric mean first; second configurations below, without a mean."""
     names = scored(every)
     firsts, seconds = _tries(every)
+    means = ("geometric mean", "with second tries", *(f"at {percent} %" for percent in EARLY), "worst", "misses")
     rows = []
     for row in overall(every):
-        whole = (three_digits(row.mean), three_digits(row.second), three_digits(row.worst), str(len(row.misses)))
+        early = (three_digits(row.early[percent]) for percent in EARLY)
+        whole = (*map(three_digits, (row.mean, row.second)), *early, three_digits(row.worst), str(len(row.misses)))
         rows.append((_titled(row.method), *whole, *(_cell(firsts.get((row.method, name))) for name in names)))
     for method in sorted({method for method, _ in seconds}):
         own = (_cell(seconds.get((method, name))) for name in names)
-        rows.append((f"*{label(method, SECOND)}*", "", "", "", "", *own))
-    means = ("geometric mean", "with second tries", "worst", "misses")
+        rows.append((f"*{label(method, SECOND)}*", *("" for _ in means), *own))
     return table(("", *means, *(name.replace("_", " ") for name in names)), rows)  # without underscores, names can wrap
 
 
@@ -129,10 +130,10 @@ def short_table(every: Sequence[Score]) -> str:
     return table(("", "geometric mean of scores", "with second tries", "worst score"), rows)
 
 
-def score_of(method: str, workload: str) -> str:
+def score_of(method: str, workload: str, configuration: str = FIRST) -> str:
     """One number, within a sentence."""
-    every = _scores()
-    (score,) = [s for s in every if (s.method, s.workload, s.configuration) == (method, workload, FIRST)] or [None]
+    wanted = (workload, method, configuration)
+    score = next((s for s in _scores() if (s.workload, s.method, s.configuration) == wanted), None)
     return "–" if score is None else three_digits(score.ratio)
 
 
@@ -140,6 +141,22 @@ def mean_of(method: str) -> str:
     """Its geometric mean over all workloads, within a sentence."""
     rows = overall(_scores())
     return next((three_digits(row.mean) for row in rows if row.method == method), "–")
+
+
+def early_mean_of(method: str, percent: int) -> str:
+    """The same after so much of the budget."""
+    return next((three_digits(row.early[percent]) for row in overall(_scores()) if row.method == method), "–")
+
+
+def passes_of(method: str) -> str:
+    """For each step of a run: the least and the most of all workloads, by their medians."""
+    runs = reported(results() or {})
+    each = [
+        median(run.end.cost / run.end.steps for run in some if run.end is not None)
+        for (_, name, _), some in runs.items()
+        if name == method and any(run.end is not None for run in some)
+    ]
+    return " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(each), max(each)))) if each else "–"
 
 
 def training_of(method: str, workload: str, other: str) -> str:
@@ -181,6 +198,21 @@ def against(one: str, other: str) -> str:
     )
 
 
+def early_means(one: str, other: str) -> str:
+    """The geometric means of two methods before the end, and where the first is ahead; in a clause."""
+    table, rows = table_of(_scores()), {row.method: row for row in overall(_scores())}
+    if one not in rows or other not in rows:
+        return "not measured yet"
+    told = []
+    for percent in EARLY:
+        means = (f"{three_digits(rows[name].early[percent])} for {label(name)}" for name in (one, other))
+        both = (name for name in table[one] if name in table[other])
+        stands = [standing(*(table[who][name].early[percent] for who in (one, other))) for name in both]
+        ahead = f"ahead on {stands.count(1)} of {len(stands)}"
+        told.append(f"after {percent} % of the budget the mean is {' and '.join(means)}, the first {ahead}")
+    return "; ".join(told)
+
+
 def leads_are_unsure(other: str) -> str:
     """Which of our leads over a method other seeds could turn around, in a sentence; or nothing."""
     found = results()
@@ -189,7 +221,7 @@ def leads_are_unsure(other: str) -> str:
     unsure = [lead for lead in leads(found, scores(found)) if lead.other == other and lead.low <= 1 <= lead.high]
     names = " and of ".join(label(lead.ours) for lead in unsure)
     return (
-        f"That those of {names} are lower than {label(other)}'s may be chance: other seeds could turn it around."
+        f"That the scores of {names} are lower than {label(other)}'s may be chance: other seeds could turn it around."
         if unsure
         else ""
     )
@@ -238,7 +270,7 @@ def wins_and_losses() -> str:
     if found is None:
         return NOT_YET
     every = scores(found)
-    return _bullets([*advice(every), *firmness(found, every), *hindsight(found)])
+    return _bullets([*advice(every), *doubts(found, every)])
 
 
 def draw(folder: Path = PICTURES) -> list[Path]:
@@ -294,6 +326,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "benchmark advice": wins_and_losses,
     **{f"mean of {name}": partial(mean_of, name) for name in ("race_adamw", "race_adamw_sgd", "prodigy", "adamw")},
     "without a length": partial(against, "race_open", "schedule_free"),
+    "without a length, early": partial(early_means, "race_open", "schedule_free"),
     "what the runs took": took,
     "the mean image": partial(score_of, "dog", "autoencoder"),
+    **{f"dog on {name}": partial(score_of, "dog", name) for name in ("cifar_resnet", "fashion_convolution")},
+    "cold d_adaptation": partial(score_of, "d_adaptation", "gaussian_regression"),
+    "warmed d_adaptation": partial(score_of, "d_adaptation", "gaussian_regression", SECOND),
 }

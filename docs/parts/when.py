@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarked import kept, pass_times
-from tuning_free import against, leads_are_unsure, mean_of, score_of, training_of
+from benchmarked import copies, pass_times
+from measured import table
+from tuning_free import against, early_mean_of, leads_are_unsure, mean_of, passes_of, score_of, training_of
 
-from hotswap.optim.racing.grids import LANES
+from hotswap.optim.racing.grids import LANES, SGD_LANES
 from hotswap.races import ROUNDS, Round, plan_rounds, race_passes
 
 LONG = 100_000
@@ -17,70 +18,86 @@ LONG = 100_000
 SHORT = 320
 """Steps of the first example."""
 
-ADVICE = """
-In short, geometric means of scores: race of AdamW and SGD {two}, race of AdamW {one}, Prodigy {prodigy}, AdamW at its
-default {adamw}. {unsure}
+NOTES = """
+If you know a good rate and a schedule, use them: that is one run, with nothing to search.
 
-- **Nobody has tuned the network yet, and you know for how many steps you will train: [race]({folder}races.md).**
-  `hotswap.Race(AdamW(...), total_steps=...)` trains six copies of the run at different rates and drops the worse ones
-  early. That takes {passes:.2f} times the passes of one run, of a short one more, {short:.2f} times for 320 steps.
-  While all six race, it takes {copies:.0f} times the memory of the weights on top of AdamW's own, since each copy has
-  its weights and AdamW state (`offload=True` keeps them in the host's memory). A race has a warm-up and a decay of its
-  own, so leave out your scheduler. Its rates fall over the last 40 % of the steps; before that, other methods are often
-  ahead, so do not stop it early.
-- **AdamW may not be the right optimizer: race AdamW and SGD**, `hotswap.Race([adamw, sgd], ...)`, nine copies.
-  {with_sgd}
-- **You do not want to pay for copies: Prodigy**, which is not ours. Beside one of AdamW's, one of its passes takes
-  {prodigy_time}; one of a race, {race_time}.
-- **You do not know for how long you will train: Schedule-Free**, which is not ours, **or a race without
-  `total_steps`**, evaluated inside of `optimizer.average()`. It takes {more} passes more than one run.
-  {without_length}
-- **You know a good rate and a schedule: none of ours.** Use what you know; that is one run, with nothing to search.
-- **You want the training objective itself as low as it goes: `hotswap.presets.adam(model)`.** It has the lowest one at
-  equal cost in [a study of the paper's problem]({folder}beyond-the-paper.md), of 28 variants, AdaDelta and well-chosen
-  SGD, at the cost of 20 epochs and of 500. That is one problem, on which a network can fit its data perfectly. The
-  benchmark, whose runs are shorter, does not recommend it: {training}.
-- **You want to study the paper's algorithm: `hotswap.HotSwapSGD(model)`.** It needs no length, no schedule and no rate,
-  and drives an objective far down, but it is slow at first: it scores {own} after a few epochs of its own network. It
-  is **not** for transformers ({transformer}). The step that lowers the loss of one minibatch most is not the step that
-  helps the whole run. Where the loss can go below zero, it and the preset need `reward=hotswap.RelativeReduction()`;
-  without it such a step raises an error, as on `gaussian_regression` below.
+- *Score* is the geometric mean over the benchmark's workloads, and *at 30 %* the same after 30 % of the budget.
+  *Passes* are those of each step of a run, which scores have already paid for. *Copies* are what is kept between steps,
+  in copies of the weights; AdamW's are the weights, their gradients and two averages.
+- {unsure}
+- **A race** drops the worse of its copies early. Its rates fall over the last 40 % of the steps. Before that other
+  methods are ahead, as the column at 30 % shows, so do not stop it early. It has a warm-up and a decay of its own, so
+  leave out your scheduler. `offload=True` keeps the copies in the host's memory. A short run takes more passes,
+  {short:.2f} for {steps} steps, and {nine_short:.2f} with SGD.
+- **With SGD or without?** {with_sgd}
+- **Prodigy** is one run. Beside one of AdamW's, one of its passes takes {prodigy_time}; one of a race
+  {race_time}.
+- **Without a length**, a race takes {more} passes more than one run, however long that is. {without_length}
+- **`hotswap.presets.adam`** has the lowest training objective at equal cost in [a study of the paper's
+  problem]({folder}beyond-the-paper.md), of 28 variants, AdaDelta and well-chosen SGD. That is one problem, on which a
+  network can fit its data perfectly. The benchmark does not recommend it: {training}.
+- **`hotswap.HotSwapSGD`** needs no length, no schedule and no rate, and drives an objective far down, but it is slow at
+  first: it scores {own} after a few epochs of its own network, and it is **not** for transformers ({transformer}). The
+  step that lowers the loss of one minibatch most is not the step that helps the whole run. Where the loss can go below
+  zero, it and the preset need `reward=hotswap.RelativeReduction()`; without it such a step raises an error, as on
+  `gaussian_regression` below.
 """
 
 
 def when(folder: str) -> str:
-    """The advice, with links into a folder; numbers are those of the benchmark."""
-    return ADVICE.format(
+    """A row for each case, and what to know about it; with links into a folder. Numbers are the benchmark's."""
+    race = f"[race]({folder}races.md)"
+    more = sum((one.end - one.begin) * (alive - 1) for one, alive in _of_unknown_length())
+    rows = [
+        _row(
+            "you know for how many steps you will train",
+            f"a {race}: `Race(adamw, total_steps=...)`",
+            "race_adamw",
+            LANES,
+        ),
+        _row(
+            "and AdamW may not be the right optimizer",
+            "a race of both: `Race([adamw, sgd], total_steps=...)`",
+            "race_adamw_sgd",
+            LANES + SGD_LANES,
+        ),
+        _row("and you have no memory for a race", "Prodigy, which is not ours", "prodigy"),
+        _row("you may stop at any time", "Schedule-Free AdamW, which is not ours", "schedule_free"),
+        _row("and the end matters most", "a race without `total_steps`", "race_open", more=more),
+        _row("you want the lowest training objective", "`hotswap.presets.adam(model)`", "preset_adam"),
+        _row("you study the paper's algorithm", "`hotswap.HotSwapSGD(model)`", "hotswap_sgd"),
+        _row("*for comparison*", "AdamW at its default rate", "adamw"),
+    ]
+    headings = ("nobody has tuned the network, and ...", "use", "score", "at 30 %", "passes", "copies")
+    notes = NOTES.format(
         folder=folder,
-        one=mean_of("race_adamw"),
-        two=mean_of("race_adamw_sgd"),
-        passes=race_passes(LANES, LONG) / LONG,
         short=race_passes(LANES, SHORT) / SHORT,
-        more=sum((one.end - one.begin) * (alive - 1) for one, alive in _of_unknown_length()),
-        copies=copies(),
-        with_sgd=against("race_adamw_sgd", "race_adamw"),
-        prodigy=mean_of("prodigy"),
-        adamw=mean_of("adamw"),
+        nine_short=race_passes(LANES + SGD_LANES, SHORT) / SHORT,
+        steps=SHORT,
+        more=more,
         prodigy_time=pass_times("prodigy"),
         race_time=pass_times("race_adamw", "race_adamw_sgd"),
+        with_sgd=against("race_adamw_sgd", "race_adamw"),
         unsure=leads_are_unsure("prodigy"),
         training=training_of("preset_adam", "paper_network", "adamw"),
         without_length=against("race_open", "schedule_free"),
         own=score_of("hotswap_sgd", "paper_network"),
         transformer=score_of("hotswap_sgd", "transformer_text"),
     )
+    return f"{table(headings, rows, left=2)}\n{notes}"
+
+
+def _row(case: str, use: str, method: str, lanes: int = 1, more: int = 0) -> tuple[str, ...]:
+    passes = (
+        f"{race_passes(lanes, LONG) / LONG:.2f}" if lanes > 1 else f"1.00, and {more}" if more else passes_of(method)
+    )
+    return (case, use, mean_of(method), early_mean_of(method, 30), passes, f"{copies(method):.0f}")
 
 
 def _of_unknown_length() -> list[tuple[Round, int]]:
     """The rounds of a race without a length, each with how many lanes it begins with."""
     rounds = plan_rounds(ROUNDS, LANES, None, 20)
     return list(zip(rounds, [LANES, *(one.keep for one in rounds)], strict=False))
-
-
-def copies() -> float:
-    """Of the weights, kept beyond AdamW's own while all lanes race, by the largest network measured on a CPU."""
-    (file,) = [file for file in kept("race-cost") if file["device"].startswith("CPU")]
-    return float(file["rows"][-1]["memory_racing"])
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -185,7 +185,7 @@ def test_a_status_is_of_what_has_begun_and_names_strangers(tmp_path: Path) -> No
     ("state", "told"),
     [
         ("failed", "All of it has ended: 5 failed (--retry-failed tries them again). Next"),
-        ("missing", "All of it has ended: 5 missing (the same command tries them again). Next"),
+        ("missing", "Not everything has ended: 5 missing (the same command tries them again). See"),
         ("diverged", "All of it has ended: 5 diverged. Next"),
     ],
 )
@@ -202,6 +202,7 @@ def test_a_report_prints_scores(tmp_path: Path) -> None:
     shown = invoke("bench", "report", str(tmp_path / "bench"), "--out", str(tmp_path / "report"))
     assert "geometric mean" in shown
     assert "paper_network is too easy: AdamW's default reaches its reference" in shown
+    assert "Not run yet: cifar_resnet" in shown
     shown = invoke("bench", "status", str(tmp_path / "bench"))
     assert "dog (default), seeds 0, 1, 2, 3, 4: missing" in shown
 

@@ -36,6 +36,20 @@ def test_what_is_exported_comes_back(tmp_path: Path) -> None:
     assert found[0] == some[0]
 
 
+def test_a_folder_may_have_a_dot_in_its_name_and_a_table_is_none(tmp_path: Path) -> None:
+    with BenchStore.create(tmp_path / "bench", "smoke") as store:
+        store.record([made(W, "sgd")])
+        assert len(export_results(store, tmp_path / "gpu-2026.11")) == 2
+        with pytest.raises(StudyError, match="is not the name of a folder"):
+            export_results(store, tmp_path / "runs.parquet")
+        (tmp_path / "file").write_text("mine")
+        with pytest.raises(StudyError, match="is not the name of a folder"):
+            export_results(store, tmp_path / "file")
+        with pytest.raises(StudyError, match=r"cannot be written \(Not a directory\); the benchmark"):
+            export_results(store, tmp_path / "file" / "tables")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_parts_of_several_machines_merge(tmp_path: Path) -> None:
     one = folder_of(tmp_path / "one", made(W, "sgd"), made(V, "sgd", state="missing"))
     two = folder_of(tmp_path / "two", made(V, "sgd"), made(W, "sgd"), made(W, "adamw", state="killed"))

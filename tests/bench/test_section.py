@@ -20,7 +20,16 @@ from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
 from hotswap.bench.report.comparing import Contest, duels, leads
 from hotswap.bench.report.looks import three_digits
-from hotswap.bench.report.verdict import advice, after_second_tries, coverage, each_of_ours, firmness, verdict
+from hotswap.bench.report.verdict import (
+    advice,
+    after_second_tries,
+    coverage,
+    doubts,
+    each_of_ours,
+    early_on,
+    firmness,
+    verdict,
+)
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Score, scores
 from hotswap.bench.store import BenchStore
@@ -32,7 +41,9 @@ from hotswap.studies.exchange.shipped import BENCHMARK, shipped
 from tests.bench.helpers import by_id, made, whole
 
 W, V = "paper_network", "autoencoder"
-SCORE = Score(V, "adamw", "default", seeds=5, unfinished=0, median=0.2, low=0.1, high=0.3, seconds=1.0)
+SCORE = Score(
+    V, "adamw", "default", seeds=5, unfinished=0, median=0.2, low=0.1, high=0.3, seconds=1.0, early={10: 2.0, 30: 1.5}
+)
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +295,25 @@ def test_how_firm_a_lead_is() -> None:
     )
     assert leads(results, [score for score in scores(results) if score.method != "adamw"])[0].other == "sgd"
     assert leads({}, []) == []
+
+
+def test_how_it_is_before_the_end_is_said() -> None:
+    scored = {
+        ("race_adamw", W): (4.0, 1.0),
+        ("race_adamw", V): (4.0, 1.0),
+        ("dog", W): (1.0, 2.0),
+        ("dog", V): (4.0, 0.5),
+    }
+    found = [
+        replace(SCORE, workload=workload, method=method, ratio=1.0, early={10: early, 30: later})
+        for (method, workload), (early, later) in scored.items()
+    ]
+    assert early_on(found) == [
+        "Earlier, the means of Race (AdamW) and of DoG are 4.00 and 2.00 after 10 % of the budget (behind on 1, "
+        "level on 1) and 1.00 and 1.00 after 30 % of the budget (ahead on 1, behind on 1)."
+    ]
+    assert early_on([score for score in found if score.method == "dog"]) == []
+    assert early_on(found)[0] in doubts({}, found)
 
 
 def test_few_seeds_are_not_firm() -> None:

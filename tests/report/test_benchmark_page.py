@@ -74,21 +74,21 @@ def test_scores_are_a_table_that_sorts(visit: Opened, section: dict[str, Any]) -
     methods = {row["method"]: METHODS[row["method"]].title for row in section["overall"]}
     assert list(shown) == [*methods.values(), "SaLSa, second"]
     for row in section["overall"]:
-        *means, misses = shown[methods[row["method"]]][:4]
-        scores = shown[methods[row["method"]]][4:]
-        assert means == [row["texts"][name] for name in ("mean", "again", "worst")]
+        *means, misses = shown[methods[row["method"]]][:6]
+        scores = shown[methods[row["method"]]][6:]
+        assert means == [row["texts"][name] for name in ("mean", "again", "10", "30", "worst")]
         assert misses == str(len(row["misses"]))
         for text, workload in zip(scores, section["scored"], strict=True):
             one = line(section, workload, row["method"])
             assert text == one["text"] + ("†" if one["unfinished"] or one["spoiled"] else "")
     second = line(section, "paper_network", "salsa", second=True)
-    assert shown["SaLSa, second"] == ["", "", "", "", "", second["text"]]
+    assert shown["SaLSa, second"] == [*6 * [""], "", second["text"]]
     page.get_by_role("button", name="worst").click()
-    values = [float(cells[2]) for cells in rows(page).values() if cells[2]]
+    values = [float(cells[4]) for cells in rows(page).values() if cells[4]]
     assert values == sorted(values)
     assert page.locator("#bench-table th[aria-sort=ascending]").inner_text() == "worst"
     page.locator("#bench-table").get_by_role("button", name="paper network").click()
-    values = [float(cells[5].rstrip("†")) for cells in rows(page).values()]
+    values = [float(cells[7].rstrip("†")) for cells in rows(page).values()]
     assert values == sorted(values)
     assert "The paper's network on MNIST" in page.locator("#bench-about").inner_text()  # and its curves are shown
 

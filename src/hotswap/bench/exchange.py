@@ -42,7 +42,7 @@ def export_results(store: BenchStore, folder: Path) -> list[Path]:
     """Write everything that is known; returns the files."""
     import pandas as pd  # noqa: PLC0415 (training needs none)
 
-    if folder.suffix or folder.is_file():
+    if folder.is_file() or (folder.suffix in (".parquet", ".csv") and not folder.is_dir()):
         raise StudyError(f"{folder} is not the name of a folder; the tables of a benchmark go into one.")
     runs, points = [], []
     for result in store.results().values():
@@ -56,9 +56,13 @@ def export_results(store: BenchStore, folder: Path) -> list[Path]:
     for name, rows, columns in (("runs", runs, RUN_COLUMNS), ("points", points, POINT_COLUMNS)):
         kinds: dict[str, Any] = columns
         frame = pd.DataFrame(rows, columns=list(columns)).astype(kinds)
-        with replacing(folder / f"{name}.parquet") as part:
-            write_table(frame, part)
-        written.append(folder / f"{name}.parquet")
+        path = folder / f"{name}.parquet"
+        try:
+            with replacing(path) as part:
+                write_table(frame, part)
+        except OSError as error:
+            raise StudyError(f"{path} cannot be written ({error.strerror}); the benchmark is untouched.") from error
+        written.append(path)
     return written
 
 

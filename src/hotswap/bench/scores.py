@@ -210,6 +210,8 @@ class Overall:
     """Workloads on which it never came near the reference."""
     failures: tuple[str, ...]
     """Workloads on which a run of it diverged or raised an error."""
+    early: Mapping[int, float]
+    """The geometric mean after some percent of the budget."""
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
@@ -243,6 +245,7 @@ def overall(found: Iterable[Score]) -> list[Overall]:
                 worst.workload,
                 tuple(score.workload for score in own if score.missed),
                 tuple(score.workload for score in own if score.unfinished),
+                {percent: geometric_mean(score.early[percent] for score in own) for percent in EARLY},
             )
         )
     return sorted(rows, key=lambda row: (-row.workloads, row.mean))

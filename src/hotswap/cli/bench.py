@@ -163,17 +163,17 @@ def run(
         err.print("Stopped. Run the same command again to go on.")
         raise typer.Exit(128 + signals[0])
     with BenchStore.open(out_dir) as store:
-        told = _outcome(store.results(), chosen, store.size)
-    if complete:
+        told, settled = _outcome(store.results(), chosen, store.size)
+    if complete and settled:
         out.print(f"All of it has ended: {told}. Next: hotswap bench report {out_dir} --out FOLDER", soft_wrap=True)
     else:
         out.print(f"Not everything has ended: {told}. See: hotswap bench status {out_dir}", soft_wrap=True)
 
 
-def _outcome(results: Mapping[str, Result], options: BenchOptions, size: Size) -> str:
-    """What became of the runs that a command was asked for, and what can be done about it."""
+def _outcome(results: Mapping[str, Result], options: BenchOptions, size: Size) -> tuple[str, bool]:
+    """What became of the runs that a command was asked for and what can be done about it; whether all have ended."""
     from hotswap.bench.plan import wanted
-    from hotswap.bench.runs import STATES
+    from hotswap.bench.runs import SETTLED, STATES
 
     runs = wanted(options.workloads, options.methods, size, results)
     counts: Counter[str] = Counter(results[run.id].state for run in runs if run.id in results)
@@ -184,7 +184,8 @@ def _outcome(results: Mapping[str, Result], options: BenchOptions, size: Size) -
         for state in (*STATES, "left")
         if counts[state]
     ]
-    return ", ".join(told) or "nothing was asked for"
+    settled = sum(counts[state] for state in SETTLED) == len(runs)
+    return ", ".join(told) or "nothing was asked for", settled
 
 
 def _options(
@@ -266,8 +267,9 @@ def report(
             counts = (str(len(row.misses)), str(len(row.failures)))
             table.add_row(row.method, str(row.workloads), three_digits(row.mean), three_digits(row.worst), *counts)
         out.print(table)
-    unscored = [] if rows else coverage(results, found)  # why there is no table
-    for sentence in [*unscored, *cautions(results, found)]:
+    covered = coverage(results, found)
+    lacking = covered if not rows or len(covered) > 1 else []  # more than that all workloads are there
+    for sentence in [*lacking, *cautions(results, found)]:
         out.print(plain(sentence.replace("`", "")), style="yellow")
     out.print(f"Wrote {len(written)} files. Open [bold]{plain(str(written[0]))}[/].")
 

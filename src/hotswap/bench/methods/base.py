@@ -135,7 +135,7 @@ class Method(ABC):
         try:
             found = version(name)
         except PackageNotFoundError:
-            return f"{name} is not installed; pip install 'hotswap[bench]' installs {name} {wanted}."
+            return f"{name} is not installed; pip install '{name}=={wanted}'."
         if found != wanted:
             return f"{name} {found} is installed, and the benchmark needs {wanted}; pip install '{name}=={wanted}'."
         return ""

@@ -15,7 +15,7 @@ from hotswap.bench.report.configured import configurations, settings_text
 from hotswap.bench.report.figures import MOST
 from hotswap.bench.report.looks import label, looks, three_digits, title_of
 from hotswap.bench.report.origin import commands, origins
-from hotswap.bench.report.verdict import cautions, coverage, each_of_ours, firmness, hindsight, summary
+from hotswap.bench.report.verdict import cautions, coverage, doubts, each_of_ours, summary
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, untrained
 from hotswap.bench.workloads import WORKLOADS
@@ -40,9 +40,10 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
     methods = _methods(found)
     return {
         "percents": list(PERCENTS),
+        "early": list(EARLY),
         "cautions": cautions(results, found),
         "coverage": coverage(results, found),
-        "summary": [*summary(found), *firmness(results, found), *hindsight(results)],
+        "summary": [*summary(found), *doubts(results, found)],
         "contests": [
             {
                 "workload": one.workload,
@@ -72,7 +73,9 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
                     "mean": three_digits(row.mean),
                     "again": three_digits(row.second),
                     "worst": three_digits(row.worst),
+                    **{str(percent): three_digits(mean) for percent, mean in row.early.items()},
                 },
+                "early": {str(percent): number(mean) for percent, mean in row.early.items()},
                 "where": row.where,
                 "misses": list(row.misses),
                 "failures": list(row.failures),

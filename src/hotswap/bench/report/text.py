@@ -9,7 +9,7 @@ from hotswap.bench.plan import CHOOSING, chosen, chosen_settings
 from hotswap.bench.report.configured import configurations, settings_text
 from hotswap.bench.report.looks import label, three_digits, title_of
 from hotswap.bench.report.origin import origins
-from hotswap.bench.report.verdict import cautions, coverage, each_of_ours, firmness, hindsight, verdict
+from hotswap.bench.report.verdict import cautions, coverage, doubts, each_of_ours, verdict
 from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import EARLY, Overall, Score, overall, scores
 from hotswap.report.tables import Grid, table_text
@@ -39,7 +39,7 @@ def _verdict(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
     said = ["## Against what people use today\n", " ".join(coverage(results, found)) + "\n"]
     if found:
         said += [
-            " ".join([*verdict(found), *firmness(results, found), *hindsight(results)]) + "\n",
+            " ".join([*verdict(found), *doubts(results, found)]) + "\n",
             *(f"- {sentence}" for sentence in each_of_ours(found)),
             "",
         ]
@@ -54,6 +54,7 @@ def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
         "workloads",
         "geometric mean",
         "with second tries",
+        *(f"at {percent} %" for percent in EARLY),
         "worst",
         "misses",
         "diverged or raised an error on",
@@ -64,6 +65,7 @@ def _over_all(rows: Sequence[Overall], figures: Sequence[str]) -> list[str]:
             str(row.workloads),
             three_digits(row.mean),
             three_digits(row.second),
+            *(three_digits(row.early[percent]) for percent in EARLY),
             f"{three_digits(row.worst)} ({row.where})",
             _names(row.misses),
             _names(row.failures),

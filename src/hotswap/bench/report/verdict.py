@@ -30,7 +30,7 @@ from hotswap.bench.report.comparing import (
 from hotswap.bench.report.configured import settings_text
 from hotswap.bench.report.looks import label, three_digits
 from hotswap.bench.runs import Result
-from hotswap.bench.scores import Overall, Score, in_hindsight, overall, reported, too_easy
+from hotswap.bench.scores import EARLY, Overall, Score, in_hindsight, overall, reported, too_easy
 from hotswap.bench.workloads import WORKLOADS, Size
 
 __all__ = [
@@ -39,7 +39,9 @@ __all__ = [
     "after_second_tries",
     "cautions",
     "coverage",
+    "doubts",
     "each_of_ours",
+    "early_on",
     "firmness",
     "hindsight",
     "summary",
@@ -182,6 +184,32 @@ def each_of_ours(found: Sequence[Score]) -> list[str]:
             + (f"; ahead of {ahead}." if ahead else ".")
         )
     return said
+
+
+def doubts(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
+    """What to hold against the means: earlier moments, other seeds, single workloads, what is known in hindsight."""
+    return [*early_on(found), *firmness(results, found), *hindsight(results)]
+
+
+def early_on(found: Sequence[Score]) -> list[str]:
+    """How the best of ours and of the others by mean compare before the end: a sentence, where there are both."""
+    rows, table, there = best_first(found), table_of(found), scored(found)
+    ours, other = (next((row for row in rows if is_ours(row.method) == own), None) for own in (True, False))
+    if ours is None or other is None:
+        return []
+    parts = []
+    for percent in EARLY:
+        pairs = ([table[row.method][name].early[percent] for row in (ours, other)] for name in there)
+        stands = [standing(*pair) for pair in pairs]
+        means = " and ".join(three_digits(row.early[percent]) for row in (ours, other))
+        parts.append(f"{means} after {percent} % of the budget ({_counted(stands)})")
+    return [f"Earlier, the means of {label(ours.method)} and of {label(other.method)} are {_listed(parts)}."]
+
+
+def _counted(stands: Sequence[int]) -> str:
+    """On how many workloads it is ahead, behind and level; what is nowhere so is left out."""
+    words = {1: "ahead", -1: "behind", 0: "level"}
+    return ", ".join(f"{word} on {stands.count(at)}" for at, word in words.items() if at in stands)
 
 
 def firmness(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:

@@ -277,10 +277,13 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     id: idOf(method, true), label: `${labelOf(method)}, second`, cls: classOf(method, true), second: true,
     lines: scored.map((workload) => at(workload, method, true)),
   }));
+  const whole = ([key, text]) => ({ key, text, value: (row) => row[key], shown: (row) => row.texts[key] });
   const columns = [
-    ...[["mean", "geometric mean"], ["again", "with second tries"], ["worst", "worst"]].map(([key, text]) => ({
-      key, text, value: (row) => row[key], shown: (row) => row.texts[key],
+    ...[["mean", "geometric mean"], ["again", "with second tries"]].map(whole),
+    ...found.early.map((percent) => ({
+      key: `${percent}`, text: `at ${percent} %`, value: (row) => row.early?.[percent], shown: (row) => row.texts[percent],
     })),
+    whole(["worst", "worst"]),
     { key: "misses", text: "misses", value: (row) => row.misses?.length },
     ...scored.map((workload, i) => ({
       key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score, shown: (row) => row.lines[i].text,
@@ -321,7 +324,8 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
   $("bench-table").append(scrolled(title,
     html("table", { class: "numbers scores" }, html("caption", null, html("span", null, title)),
       html("thead", null, html("tr", null, html("th", null), heads)), body)));
-  const notes = ["A miss is a workload on which the median never comes within 10 % of the reference."];
+  const notes = ["A miss is a workload on which the median never comes within 10 % of the reference.",
+    `At ${found.early.map((percent) => `${percent} %`).join(" and ")} are geometric means after so much of the budget.`];
   if (scored.some(({ lines }) => lines.some(marked))) {
     notes.push("† Some runs diverged, raised an error or made the network worse, and count as the untrained network.");
   }
