@@ -22,7 +22,8 @@ tuning_free.results = lambda: None
 before = [part() for name, part in tuning_free.BLOCKS.items() if name.startswith("benchmark")]
 assert before == [tuning_free.NOT_YET] * 4, before
 assert tuning_free.score_of("adamw", "paper_network") == "–"
-assert tuning_free.took() == "–"
+assert tuning_free.took() == tuning_free.passes_of("adamw") == tuning_free.early_mean_of("adamw", 30) == "–"
+assert tuning_free.early_means("race_open", "schedule_free") == "not measured yet"
 assert tuning_free.draw() == []
 
 found = whole()
@@ -38,9 +39,9 @@ whole_table = text.partition("### Scores")[2].partition("### Each of ours")[0]
 rows = {line.split(" | ")[0]: line.split(" | ")[1:] for line in whole_table.splitlines() if line.startswith("| ")}
 for row in overall(scores(found)):
     cells = next(rows[name] for name in rows if name.strip("|* ") == tuning_free.label(row.method))
-    means = [three_digits(value) for value in (row.mean, row.second, row.worst)]
-    assert cells[:4] == [*means, str(len(row.misses))], cells
-assert rows["| *SaLSa, second*"][:5] == ["", "", "", "", "–"]
+    means = [three_digits(value) for value in (row.mean, row.second, row.early[10], row.early[30], row.worst)]
+    assert cells[:6] == [*means, str(len(row.misses))], cells
+assert rows["| *SaLSa, second*"][:7] == ["", "", "", "", "", "", "–"]
 assert "†" in " ".join(rows["| SaLSa"])
 for part in ("- HotSwapSGD (the paper): geometric mean", "*Source: `results/tuning_free`. ", "| `paper_network` |"):
     assert part in text, part
@@ -52,6 +53,12 @@ told = tuning_free.against("hotswap_sgd", "adamw")
 assert "on 2 workloads" in told.lower() and "; the first is ahead on 2 and behind on 0. Without `" in told, told
 assert tuning_free.against("hotswap_sgd", "dog") == ""  # which was not trained
 assert tuning_free.leads_are_unsure("dog") == ""
+assert tuning_free.passes_of("adamw") == "1.00"  # 1,000 passes in 1,000 steps, on both
+early = {row.method: three_digits(row.early[30]) for row in overall(scores(found))}
+assert tuning_free.early_mean_of("adamw", 30) == early["adamw"]
+told = tuning_free.early_means("hotswap_sgd", "adamw").partition("; ")[2]
+means = f"{early['hotswap_sgd']} for HotSwapSGD (the paper) and {early['adamw']} for AdamW"
+assert told == f"after 30 % of the budget the mean is {means}, the first ahead on 2 of 2", told
 told = tuning_free.training_of("d_adaptation", "paper_network", "adamw")  # the best of them, in the order of METHODS
 assert "the lowest of all methods on 2 of 2 workloads, and on `paper_network` it is 0.0800, where AdamW's is " in told
 assert "on none of 2 workloads" in tuning_free.training_of("adamw", "paper_network", "sgd")
@@ -61,7 +68,7 @@ close |= by_id(*(made(name, "race_adamw", seed, 0.05 * (1 + seed)) for name in (
                  for seed in range(5)))
 tuning_free.results = lambda: close
 told = tuning_free.leads_are_unsure("adamw")
-assert told.startswith("That those of Race (AdamW) are lower than AdamW's may be chance"), told
+assert told.startswith("That the scores of Race (AdamW) are lower than AdamW's may be chance"), told
 tuning_free.results = lambda: found
 for part in ("- Of ours, on the 2 workloads", "- Of the other methods: ", "ahead of the best of the others on "):
     assert part in advice, part
