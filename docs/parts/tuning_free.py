@@ -209,7 +209,7 @@ def early_means(one: str, other: str) -> str:
         both = (name for name in table[one] if name in table[other])
         stands = [standing(*(table[who][name].early[percent] for who in (one, other))) for name in both]
         ahead = f"ahead on {stands.count(1)} of {len(stands)}"
-        told.append(f"after {percent} % of the budget the mean is {' and '.join(means)}, the first {ahead}")
+        told.append(f"after {percent}% of the budget the mean is {' and '.join(means)}, the first {ahead}")
     return "; ".join(told)
 
 

@@ -309,8 +309,8 @@ def test_how_it_is_before_the_end_is_said() -> None:
         for (method, workload), (early, later) in scored.items()
     ]
     assert early_on(found) == [
-        "Earlier, the means of Race (AdamW) and of DoG are 4.00 and 2.00 after 10 % of the budget (behind on 1, "
-        "level on 1) and 1.00 and 1.00 after 30 % of the budget (ahead on 1, behind on 1)."
+        "Earlier, the means of Race (AdamW) and of DoG are 4.00 and 2.00 after 10% of the budget (behind on 1, "
+        "level on 1) and 1.00 and 1.00 after 30% of the budget (ahead on 1, behind on 1)."
     ]
     assert early_on([score for score in found if score.method == "dog"]) == []
     assert early_on(found)[0] in doubts({}, found)

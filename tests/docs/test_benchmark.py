@@ -58,7 +58,7 @@ early = {row.method: three_digits(row.early[30]) for row in overall(scores(found
 assert tuning_free.early_mean_of("adamw", 30) == early["adamw"]
 told = tuning_free.early_means("hotswap_sgd", "adamw").partition("; ")[2]
 means = f"{early['hotswap_sgd']} for HotSwapSGD (the paper) and {early['adamw']} for AdamW"
-assert told == f"after 30 % of the budget the mean is {means}, the first ahead on 2 of 2", told
+assert told == f"after 30% of the budget the mean is {means}, the first ahead on 2 of 2", told
 told = tuning_free.training_of("d_adaptation", "paper_network", "adamw")  # the best of them, in the order of METHODS
 assert "the lowest of all methods on 2 of 2 workloads, and on `paper_network` it is 0.0800, where AdamW's is " in told
 assert "on none of 2 workloads" in tuning_free.training_of("adamw", "paper_network", "sgd")

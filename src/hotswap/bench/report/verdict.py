@@ -202,7 +202,7 @@ def early_on(found: Sequence[Score]) -> list[str]:
         pairs = ([table[row.method][name].early[percent] for row in (ours, other)] for name in there)
         stands = [standing(*pair) for pair in pairs]
         means = " and ".join(three_digits(row.early[percent]) for row in (ours, other))
-        parts.append(f"{means} after {percent} % of the budget ({_counted(stands)})")
+        parts.append(f"{means} after {percent}% of the budget ({_counted(stands)})")
     return [f"Earlier, the means of {label(ours.method)} and of {label(other.method)} are {_listed(parts)}."]
 
 
