@@ -6,8 +6,9 @@
 A method and AdamW train the same network on the same minibatches and take turns, a fraction of a second each, from
 their first steps on. A ratio is the seconds that the method took for its forward-and-backward passes, over those that
 AdamW took for as many. What a method does beside them is in it, and so is what a forward alone takes if that is not
-the third of a pass that the benchmark counts it as. Races with a length are timed while all of their lanes are racing;
-one of unknown length may come to its end, which lies at 1,420 passes, and go on with its winner.
+the third of a pass that the benchmark counts it as. With few turns, or beside other work, ratios
+are noise: run it twice. Races with a length are timed while all of their lanes are racing; one of unknown length may
+come to its end, which lies at 1,420 passes, and go on with its winner.
 """
 
 from __future__ import annotations
@@ -99,17 +100,21 @@ def measure(workload: str, names: Sequence[str], device: torch.device, rounds: i
     plain = median(beside) if beside else None
     told = ", ".join(f"{name} {value:.2f}" for name, value in ratios.items() if value is not None)
     if plain is not None:
-        console.print(f"{workload}: AdamW {1e3 * plain:.2f} ms; {told}", soft_wrap=True)
+        console.print(f"{workload}: AdamW {1e3 * plain:.2f} ms a pass; over that, {told}", soft_wrap=True)
     return {"workload": workload, "adamw": plain, "ratios": ratios}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="only this one; may be repeated")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each, 15 unless told")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="only this one; all there are by default")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: give at least 1")
+    if options.device not in (None, *(device.type for device in devices())):
+        parser.error(f"--device {options.device}: there is none here")
     console = Console()
     for device in devices():
         if options.device not in (None, device.type):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import adam_grids, pass_time, protections, step_cost, units, walk
+from benchmarks import adam_grids, memory, pass_time, protections, step_cost, units, walk
 from benchmarks.measuring import keep, origin
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
@@ -174,3 +174,30 @@ def test_a_file_says_what_was_typed_but_not_where_it_went(monkeypatch: pytest.Mo
     assert origin(CPU)["command"].startswith("python -m ")
     monkeypatch.setattr("sys.argv", ["pass_time.py", "--quick", "--keep=here"])
     assert origin(CPU)["command"].endswith(" --quick")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("--rounds", "0"), "--rounds 0: give at least 1"), (("--device", "cuda"), "--device cuda: there is none here")],
+)
+def test_what_cannot_be_timed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, str], said: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pass_time.py", *words])
+    monkeypatch.setattr(pass_time, "devices", lambda: [CPU])
+    with pytest.raises(SystemExit):
+        pass_time.main()
+    assert said in capsys.readouterr().err
+
+
+def test_what_a_method_keeps_is_counted_in_copies() -> None:
+    """AdamW: weights, gradients, two averages. Each lane that waits has weights and averages of its own."""
+    assert memory.copies("paper_network", "sgd", "smoke") == pytest.approx(
+        memory.copies("paper_network", "adamw", "smoke") - 1, abs=0.1
+    )
+    adamw, six, nine = (
+        memory.copies("paper_network", name, "smoke") for name in ("adamw", "race_adamw", "race_adamw_sgd")
+    )
+    assert adamw == pytest.approx(4, abs=0.05)
+    assert six >= 4 + 5 * 3
+    assert nine == pytest.approx(six + 3 * 2, abs=0.2)  # lanes of SGD have one average

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -115,7 +116,7 @@ def test_runs_that_could_not_be_compared_are_not_sent_to_a_cluster(tmp_path: Pat
 def test_from_run_to_report(tmp_path: Path) -> None:
     folder = str(tmp_path / "bench")
     shown = invoke(*RUN, folder, "--jobs", "2")
-    assert shown.count("finished after") == 5
+    assert re.findall(r"finished after \d+ s \((\d) of (\d)\)", shown) == [(str(place), "5") for place in range(1, 6)]
     assert "All of it has ended: 5 finished. Next: hotswap bench report" in shown
     assert "finished after" not in invoke(*RUN, folder)  # nothing is left
     shown = invoke("bench", "status", folder, "--workload", W, "--method", "adamw")

@@ -148,6 +148,16 @@ def test_what_goes_wrong_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     result = train(Run("paper_network", "adamw", FIRST, 0, "smoke"))
     assert result.state == "failed"
     assert re.fullmatch(r"RuntimeError: the cat sat on it \(test_methods\.py, line \d+\)", result.reason)
+    monkeypatch.setattr(METHODS["adamw"], "begin", lambda *_: None)
+    result = train(Run("paper_network", "adamw", FIRST, 0, "smoke"))
+    assert result.reason == "SettingError: AdamW.begin returned None, and must return a Training."
+
+
+def test_runs_that_cannot_be_are_refused() -> None:
+    with pytest.raises(SettingError, match="AdamW has no configuration 'defualt'; it has default"):
+        train(Run("paper_network", "adamw", "defualt", 0, "smoke"))
+    with pytest.raises(SettingError, match="Run\\(size='tiny'\\): a workload is of size smoke or full"):
+        train(Run("paper_network", "adamw", FIRST, 0, "tiny"))  # type: ignore[arg-type]
 
 
 def test_a_method_that_counts_no_pass_is_a_row_and_does_not_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,7 @@ def folder(request: pytest.FixtureRequest, exported: Path) -> Path:
 
 def test_every_number_is_that_of_rows(folder: Path) -> None:
     section, tables = section_of(folder), Tables(folder)
+    assert section["unfinished"] == (tables.runs["state"] != "finished").sum()
     near = pytest.approx
     table: dict[str, dict[str, float]] = {}
     missed: dict[str, int] = {}
@@ -262,6 +263,7 @@ def test_what_is_missing_is_said() -> None:
     assert section is not None
     assert any("dog (default), seeds 0, 1, 2, 3, 4: missing." in told for told in section["troubles"])
     assert any("salsa (default), seeds 0, 1, 2: diverged." in told for told in section["troubles"])
+    assert section["unfinished"] == 2 * 5 + 3 > len(section["troubles"])  # runs, where a sentence is about several
 
 
 def contested(seeds: int = 5) -> dict[str, Result]:

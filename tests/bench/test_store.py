@@ -122,6 +122,11 @@ def test_results_of_another_method_or_package_are_out_of_date(tmp_path: Path, mo
 def test_a_folder_holds_one_size_of_a_benchmark(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="holds no benchmark; `hotswap bench run` starts one"):
         BenchStore.open(tmp_path)
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported" / "runs.parquet").touch()
+    for opening in (BenchStore.open, lambda folder: BenchStore.create(folder, "smoke")):
+        with pytest.raises(StudyError, match="exported holds exported tables; `hotswap bench import DIR"):
+            opening(tmp_path / "exported")
     BenchStore.create(tmp_path, "smoke").close()
     with pytest.raises(StudyError, match="holds a benchmark of size smoke, not full"):
         BenchStore.create(tmp_path, "full")

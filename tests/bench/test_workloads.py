@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Callable
 from itertools import islice, repeat
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from torch.nn.functional import pad
 
 from hotswap.bench.workloads import WORKLOADS, Task, Workload
+from hotswap.bench.workloads.base import judged_by_loss, minibatches_of
 from hotswap.bench.workloads.cifar_resnet import augmented
 from hotswap.bench.workloads.images import Images
 from hotswap.bench.workloads.text import Text, sources
@@ -89,6 +91,23 @@ def test_one_of_ones_own_that_lacks_something_is_refused_at_once() -> None:
     with pytest.raises(SettingError, match=r"Mine must define task\(\); see Workload"):
         WORKLOADS.register("mine")(type("Mine", (Workload,), {"title": "mine", "measured": "error"}))
     assert "mine" not in WORKLOADS
+
+
+def test_a_loss_that_is_not_of_each_sample_is_refused() -> None:
+    x, y = torch.rand(20, 1), torch.rand(20)
+    model = torch.nn.Linear(1, 1)
+
+    def task(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Task:
+        return judged_by_loss(model, 10, lambda: minibatches_of(x, y, 5, 0), loss, (x, y), (x, y))
+
+    right = task(lambda x, y: (model(x)[:, 0] - y).square())
+    assert right.measure().validation == pytest.approx((model(x)[:, 0] - y).square().mean().item())
+    reduced = task(lambda x, y: (model(x)[:, 0] - y).square().mean())
+    spread = task(lambda x, y: (model(x) - y).square())
+    with pytest.raises(SettingError, match=r"The loss of 20 samples has the shape \(\), and must have \(20,\)"):
+        reduced.measure()
+    with pytest.raises(SettingError, match=r"The loss of 5 samples has the shape \(5, 5\), and must have \(5,\)"):
+        spread.loss(next(spread.minibatches()))
 
 
 def test_there_are_eight() -> None:

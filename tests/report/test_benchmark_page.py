@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hotswap.bench.methods import METHODS, SECOND
+from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
 from hotswap.bench.report.looks import three_digits
 from hotswap.bench.runs import PERCENTS, Result
@@ -31,6 +32,22 @@ def results() -> dict[str, Result]:
     return {**whole(), **by_id(hostile, made("recurrent_text", "adamw", curve=lost, state="diverged"))}
 
 
+def crowded() -> dict[str, Result]:
+    """On one workload all methods are level, and all that have a second configuration tried it."""
+    level = [made("autoencoder", name, seed, 0.1) for name in METHODS if name != REFERENCE for seed in range(5)]
+    tried = [name for name, method in METHODS.items() if method.second is not None]
+    again = [made("autoencoder", name, end=0.05 + 0.01 * i, configuration=SECOND) for i, name in enumerate(tried)]
+    return {**whole(), **by_id(*level, *again)}
+
+
+def contested() -> dict[str, Result]:
+    """Ours are ahead, but the worst of their seeds is worse than the best of the other's."""
+    reference = {name: result for name, result in whole().items() if result.run.method == REFERENCE}
+    ends = {"race_adamw": (0.09, 0.1, 0.12), "adamw": (0.11, 0.2, 0.3)}
+    runs = [made("autoencoder", name, seed, end) for name, three in ends.items() for seed, end in enumerate(three)]
+    return {**reference, **by_id(*runs)}
+
+
 @pytest.fixture(scope="module")
 def section() -> dict[str, Any]:
     found = section_data(results())
@@ -47,6 +64,8 @@ def files(section: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         "study": render_page({**empty(), "benchmark": section}),
         "little": render_benchmark(alone),
         "nothing": render_benchmark(None),
+        "crowded": render_benchmark(section_data(crowded())),
+        "contested": render_benchmark(section_data(contested())),
     }
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
@@ -149,6 +168,66 @@ def test_methods_are_switched_on_and_off_everywhere(visit: Opened) -> None:
     assert "Every method is switched off" in page.locator("#bench-chart").inner_text()
 
 
+LOOKS = """lines => lines.map(line => {
+    const { stroke, strokeDasharray } = getComputedStyle(line);
+    return [line.dataset.line, stroke, strokeDasharray];
+})"""
+KEYS = """buttons => buttons.map(button => {
+    const { borderTopColor, borderTopStyle, maskImage, maskSize } = getComputedStyle(button, "::before");
+    return [borderTopColor, borderTopStyle, maskImage, maskSize].join();
+})"""
+
+
+@pytest.mark.parametrize(("media", "scheme"), [("screen", "light"), ("screen", "dark"), ("print", "light")])
+def test_no_two_lines_look_alike(visit: Opened, media: str, scheme: str) -> None:
+    page = visit("crowded", color_scheme=scheme)
+    page.get_by_role("button", name="All", exact=True).click()
+    choose(page, "autoencoder")
+    page.emulate_media(media=media, color_scheme=scheme)
+    drawn = page.locator(LINES).evaluate_all(LOOKS)
+    assert len(drawn) == len(METHODS) + sum(method.second is not None for method in METHODS.values())
+    assert len({(colour, dashes) for _, colour, dashes in drawn}) == len(drawn)
+    first, second = ({look[2] for look in drawn if look[0].endswith(" second") is side} for side in (False, True))
+    assert not first & second  # not even in another colour
+    keys = page.locator("#bench-legend button").evaluate_all(KEYS)
+    assert len(set(keys)) == len(keys) == len(drawn)
+
+
+def test_bands_are_of_whom_the_caption_says(visit: Opened) -> None:
+    page = visit("alone")
+    opacity = "bands => bands.map(band => getComputedStyle(band).opacity)"
+    always = page.locator("#bench-chart .band.ours, #bench-chart .band.reference").evaluate_all(opacity)
+    assert float(min(always)) > 0
+    other = page.locator('#bench-chart .band[data-line="adamw"]')
+    assert other.evaluate_all(opacity) == ["0"]
+    page.locator('#bench-legend [data-line="adamw"]').focus()
+    assert float(*other.evaluate_all(opacity)) > 0
+    caption = page.locator("#benchmark .caption", has_text="Medians over seeds")
+    bands = "Medians over seeds; bands from the least to the greatest, of ours and of the reference"
+    assert caption.inner_text().startswith(f"{bands}; of another method when you point at it. Point at a line")
+    page.emulate_media(media="print")
+    assert caption.inner_text().startswith(f"{bands}. A second configuration")
+
+
+def test_a_doubt_is_explained_where_there_is_one(visit: Opened) -> None:
+    page = visit("contested")
+    assert page.locator(".contests small").all_inner_texts() == ["; seeds overlap"]
+    note = page.locator("#bench-contests + .caption")
+    assert note.inner_text().startswith("“Seeds overlap”: the ranges of both methods over their seeds")
+    page = visit("alone")
+    assert page.locator(".contests small").count() == 0
+    assert "overlap" not in page.locator("#benchmark").inner_text()
+
+
+def test_all_columns_of_duels_are_seen(visit: Opened) -> None:
+    page = visit("crowded", width=1300)
+    assert " of 2 (0), 1 level" in page.locator("#bench-duels").inner_text()  # as wide as a cell is
+    table = page.locator("#bench-duels .scroll")
+    assert table.evaluate("host => host.scrollWidth <= host.clientWidth")
+    page.set_viewport_size({"width": 420, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")  # the table scrolls, not the page
+
+
 def test_pointing_at_a_name_lifts_its_line_in_both_figures(visit: Opened) -> None:
     page = visit("alone")
     page.locator('#bench-legend [data-line="race_adamw"]').focus()
@@ -213,6 +292,8 @@ def test_what_is_missing_and_what_failed_is_told(visit: Opened, section: dict[st
     folds.nth(0).locator("summary").click()
     assert "dog (default), seeds 0, 1, 2, 3, 4: missing. It has missing." in folds.nth(0).inner_text()
     assert folds.nth(0).locator("li").count() == len(section["troubles"])
+    unfinished = sum(result.state != "finished" for result in results().values())
+    assert folds.nth(0).locator("summary").inner_text() == f"What did not finish: {unfinished} runs"
     folds.nth(1).locator("summary").click()
     assert METHODS["salsa"]().configuration(SECOND).source in folds.nth(1).inner_text()
     assert "torch 2.13" in page.locator("#bench-more").inner_text()

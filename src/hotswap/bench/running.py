@@ -143,7 +143,7 @@ class _Session:
     def _plan(self) -> list[Run]:
         self.known = self.store.results()
         runs, known = left(self.known, self.store.size, self.options, self.tried | self.taken)
-        self.watcher.planned(known - len(runs), known)
+        self.watcher.planned(known - len(runs) - len(self.under_way), known)
         return runs
 
     def goes_on(self, threads: ThreadPoolExecutor, *, over: bool) -> bool:

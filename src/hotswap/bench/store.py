@@ -42,6 +42,11 @@ _RUN = "id, workload, method, configuration, seed, state, reason, budget, versio
 _POINT = "percent, cost, steps, seconds, train, validation"
 
 
+def _refuse_tables(folder: Path) -> None:
+    if (folder / "runs.parquet").is_file():
+        raise StudyError(f"{folder} holds exported tables; `hotswap bench import DIR {folder}` puts them into DIR.")
+
+
 class BenchStore:
     """One benchmark's folder, open."""
 
@@ -54,8 +59,10 @@ class BenchStore:
         """Open a folder, making it where need be.
 
         Raises:
-            StudyError: It holds a benchmark of another size, or something else.
+            StudyError: It holds a benchmark of another size, exported tables, or something else.
         """
+        if not (folder / LEDGER).is_file():
+            _refuse_tables(folder)
         with explained(folder):
             lock = acquire(folder / "units" / ".create.lock", PATIENCE)
             if lock is None:
@@ -82,10 +89,7 @@ class BenchStore:
             StudyError: It holds none, or a ledger that is damaged or newer than this program.
         """
         if not (folder / LEDGER).is_file():
-            if (folder / "runs.parquet").is_file():
-                raise StudyError(
-                    f"{folder} holds exported tables; `hotswap bench import DIR {folder}` puts them into DIR."
-                )
+            _refuse_tables(folder)
             raise StudyError(f"{folder} holds no benchmark; `hotswap bench run` starts one.")
         with explained(folder):
             return cls(folder, opened(folder / LEDGER, BENCHMARK))

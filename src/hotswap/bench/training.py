@@ -10,14 +10,14 @@ from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from hotswap.bench.methods import METHODS, Method, Training
 from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
-from hotswap.bench.workloads import WORKLOADS, Task, Workload
+from hotswap.bench.workloads import WORKLOADS, Size, Task, Workload
 from hotswap.bench.workloads.text import fingerprint
 from hotswap.ensemble.precision import full_float32
 from hotswap.errors import DataError, HotSwapError, SettingError
@@ -47,6 +47,8 @@ def train(run: Run, device: str = "cpu", watch: Callable[[Point], None] = lambda
 
 def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     """The same as a generator: it yields each measurement when it is made, and returns the result."""
+    if run.size not in get_args(Size):
+        raise SettingError(f"Run(size={run.size!r}): a workload is of size {' or '.join(get_args(Size))}.")
     workload, method = WORKLOADS.find(run.workload, "workload")(), METHODS.find(run.method, "method")()
     settings = dict(method.configuration(run.configuration).settings)
     origin: dict[str, Any] = {**versions(torch.device(device)), "threads": torch.get_num_threads()}
@@ -89,7 +91,10 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
 def _begin(run: Run, workload: Workload, method: Method, settings: dict[str, Any], device: str) -> Training:
     task: Task = workload.task(run.seed, run.size, device)
     torch.manual_seed(run.seed)  # dropout's
-    return method.begin(task, settings, run.seed)
+    begun = method.begin(task, settings, run.seed)
+    if not isinstance(begun, Training):
+        raise SettingError(f"{type(method).__name__}.begin returned {begun!r}, and must return a Training.")
+    return begun
 
 
 def _measured(training: Training, device: torch.device, points: list[Point]) -> Generator[Point, None, None]:

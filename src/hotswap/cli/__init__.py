@@ -19,7 +19,7 @@ from hotswap.extensions import load_file
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    epilog="Start with: hotswap demo",
+    epilog=r"Start with: hotswap demo (it needs what pip install '.\[study]' adds)",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

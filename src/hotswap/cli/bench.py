@@ -213,6 +213,8 @@ def _options(
         if len(fitting) < len(WORKLOADS):
             say(f"On {device}: {', '.join(fitting)}. Name others with --workload.")
         workloads = fitting
+    elif device == "cpu" and size == SizeName.FULL and (large := [n for n in workloads if WORKLOADS[n].wants_gpu]):
+        say(f"Meant for a GPU, and slow without one, many minutes a run: {', '.join(large)}.")
     return BenchOptions(
         workloads=list(dict.fromkeys(workloads)),
         methods=list(dict.fromkeys(methods or METHODS)),
@@ -293,7 +295,7 @@ def export(
 @app.command("import")
 def import_(
     folder: BenchFolder,
-    tables: Annotated[list[Path], typer.Argument(help="Exported folders.", metavar="OUT...")],
+    tables: Annotated[list[Path], typer.Argument(help="Exported folders.", metavar="TABLES...")],
     size: Annotated[
         SizeName | None, typer.Option(help="Of a benchmark that is not there yet; without it, that of the tables.")
     ] = None,

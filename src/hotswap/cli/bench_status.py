@@ -48,7 +48,9 @@ def show_status(folder: Path, workload: Sequence[str] | None, method: Sequence[s
     ended = sum(states[run.id] in SETTLED for run in runs)
     there = [results[run.id] for run in runs if run.id in results]
     seconds = sum(result.points[-1].seconds for result in there if result.points)
-    out.print(f"{ended} of {len(runs)} runs that are known so far have ended; trained for {seconds / 60:.1f} min.")
+    out.print(
+        f"{ended} of {len(runs)} runs that are known so far have ended; trained for {seconds / 60:.1f} min, added up."
+    )
 
 
 def _table(title: str, runs: Sequence[Run], states: Mapping[str, str]) -> Table:

@@ -71,7 +71,13 @@ class BenchWatching:
         with self.lock:
             self.progress.remove_task(self.bars.pop(run))
             seconds = time.monotonic() - self.began.pop(run)
+            self.progress.advance(self.all)
         if result.state != "finished":
             self.say(f"{run.id}: {result.state}: {result.reason}")
         elif not out.is_terminal:
-            self.say(f"{run.id}: finished after {seconds:.0f} s")
+            self.say(f"{run.id}: finished after {seconds:.0f} s{self._place()}")
+
+    def _place(self) -> str:
+        """How many runs are done of those that are known."""
+        task = self.progress.tasks[self.all]
+        return "" if task.total is None else f" ({task.completed:.0f} of {task.total:.0f})"

@@ -100,6 +100,21 @@ def test_it_is_saved_with_the_race() -> None:
         assert same(contents(model), contents(again))
 
 
+@pytest.mark.parametrize("steps", [10, 40])  # before the race is over, and after
+def test_a_step_inside_would_be_lost_and_is_refused(steps: int) -> None:
+    model, optimizer, _ = averaged(steps)
+    before, (x, y) = contents(model), next(minibatches(1))
+    with optimizer.average():
+        with optimizer.average():
+            pass
+        with pytest.raises(UnsupportedError, match="the step would be lost"):
+            optimizer.step(lambda: cross_entropy(model(x), y))
+    assert same(before, contents(model))
+    assert optimizer.cost.plain == steps
+    optimizer.step(lambda: cross_entropy(model(x), y))
+    assert not same(before, contents(model))
+
+
 def test_where_there_is_none() -> None:
     model = network()
     with pytest.raises(UnsupportedError, match="rates fall in the end"), race(model).average():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import hotswap
@@ -89,6 +91,30 @@ def test_hooks_and_schedulers_count_one_step() -> None:
         optimizer.step()
         scheduler.step()
     assert len(called) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [({}, True), ({"warmup": None, "decay": None}, False), ({"total_steps": None}, False)],
+)
+def test_a_scheduler_beside_the_races_own_decay_is_warned_of_once(settings: dict[str, object], warned: bool) -> None:
+    model = network()
+    optimizer = race(model, **settings)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    batches = list(minibatches(6))
+
+    def step(x: Tensor, y: Tensor) -> None:
+        optimizer.step(lambda: cross_entropy(model(x), y))
+
+    for x, y in batches[:3]:  # by then it has changed twice, which a user may have done
+        step(x, y)
+        scheduler.step()
+    expected = pytest.warns(HotSwapWarning, match="a decay of its own: rates are multiplied by both")
+    with expected if warned else nullcontext():
+        step(*batches[3])
+    for x, y in batches[4:]:
+        scheduler.step()
+        step(x, y)
 
 
 def test_bare_steps_of_the_winner_are_recorded_and_averaged() -> None:

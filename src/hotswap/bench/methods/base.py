@@ -120,6 +120,8 @@ class Method(ABC):
     def configuration(self, name: str) -> Configuration:
         """The one of that name."""
         known = {FIRST: self.first} | ({SECOND: self.second} if self.second is not None else {})
+        if name not in known:
+            raise SettingError(f"{self.title} has no configuration {name!r}; it has {', '.join(known)}.")
         return known[name]
 
     @abstractmethod

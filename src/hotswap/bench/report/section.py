@@ -85,6 +85,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "profile": _profile(found),
         "duels": [asdict(duel) for duel in duels(found)],
         "troubles": troubles(results.values()),
+        "unfinished": sum(result.state != "finished" for result in results.values()),
         "configurations": [row._asdict() for row in configurations(found)],
         "origins": origins(results),
         "commands": commands(results),

@@ -29,7 +29,7 @@ from hotswap.bench.report.comparing import (
 )
 from hotswap.bench.report.configured import settings_text
 from hotswap.bench.report.looks import label, three_digits
-from hotswap.bench.runs import Result
+from hotswap.bench.runs import SETTLED, Result
 from hotswap.bench.scores import EARLY, Overall, Score, in_hindsight, overall, reported, too_easy
 from hotswap.bench.workloads import WORKLOADS, Size
 
@@ -82,7 +82,7 @@ def coverage(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
         verbs = ("have", "are") if len(names) > 1 else ("has", "is")
         some = f"{count} of {len(there)} workloads only, and {verbs[1]} left out where means are compared"
         said.append(f"{_listed(names)} {verbs[0]} scores on {some}.")
-    return said
+    return said + _without_a_run(results)
 
 
 def cautions(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
@@ -130,6 +130,19 @@ def _too_few(found: Sequence[Score]) -> list[str]:
             names = ((label(score.method, score.configuration), score.seeds) for score in some)
             said += [f"{name} on `{workload}` has {count} of {seeds} seeds." for name, count in names]
     return said
+
+
+def _without_a_run(results: Mapping[str, Result]) -> list[str]:
+    """The methods of which no run has ended, such as those whose package is not there, and why."""
+    by_method: dict[str, list[Result]] = {}
+    for result in results.values():
+        by_method.setdefault(result.run.method, []).append(result)
+    reasons = {
+        method: next((result.reason for result in some if result.reason), "")
+        for method, some in by_method.items()
+        if all(result.state not in SETTLED for result in some)
+    }
+    return [f"{label(method)} has no run that has ended. {why}".strip() for method, why in sorted(reasons.items())]
 
 
 def _second_tries(results: Mapping[str, Result]) -> list[tuple[str, str]]:

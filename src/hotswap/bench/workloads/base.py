@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hotswap.errors import SettingError
 from hotswap.registry import Registry, check_class
 
 __all__ = [
@@ -165,10 +166,19 @@ def judged_by_loss(
     `loss` gives the loss of each sample, and `shown` makes a measure of a mean of them.
     """
 
-    def measure() -> Measures:
-        return Measures(*(shown(in_parts(loss, *samples)).item() for samples in (train, validation)))
+    def of_each(x: Tensor, y: Tensor) -> Tensor:
+        found = loss(x, y)
+        if found.shape != (len(x),):
+            raise SettingError(
+                f"The loss of {len(x)} samples has the shape {tuple(found.shape)}, and must have {(len(x),)}: the loss "
+                "of each of them, as reduction='none' gives it, and not their mean."
+            )
+        return found
 
-    return Task(model, steps, minibatches, lambda batch: loss(*batch).mean(), in_evaluation(model, measure))
+    def measure() -> Measures:
+        return Measures(*(shown(in_parts(of_each, *samples)).item() for samples in (train, validation)))
+
+    return Task(model, steps, minibatches, lambda batch: of_each(*batch).mean(), in_evaluation(model, measure))
 
 
 def in_bfloat16(model: nn.Module, device: torch.device | str) -> Callable[[Tensor], Tensor]:

@@ -51,6 +51,9 @@ from hotswap.races import ROUNDS, Round, Schedule, plan_rounds
 
 __all__ = ["Race"]
 
+SCHEDULED = 3
+"""A scale that has changed so often is a scheduler's."""
+
 
 class Race(Wrapper):
     """Let copies of a run race on the same minibatches, each with its own hyperparameters, and go on with the best.
@@ -142,6 +145,8 @@ class Race(Wrapper):
         )
         agreement = Agreement(self._process_group, lambda: probe.parameters()[0].device)
         track = Track(probe, self._bases, course, self.schedule, agreement, self._module, self._offload)
+        self._averaged = False  # whether the model has the average now
+        self._scale, self._scaled = track.scale(), 0  # the user's, and how often it has changed
         self._probe, self._course, self._track = probe, course, track
         self._contest, self._winner = Contest(track, self.rounds), Winner(track)
 
@@ -203,7 +208,13 @@ class Race(Wrapper):
         return loss
 
     def _step(self, request: Request) -> Tensor | None:
+        if self._averaged:
+            raise UnsupportedError(
+                "Race.step was called inside of `with optimizer.average()`, on leaving which the weights come back as "
+                "they were: the step would be lost. Leave the block before you train on."
+            )
         self._warn_of_the_end()
+        self._warn_of_a_second_schedule()
         course = self._course
         if request.closure is not None:
             return (self._contest if course.won is None else self._winner).step(request).loss
@@ -226,6 +237,19 @@ class Race(Wrapper):
                 "the number of steps that there really are."
             )
 
+    def _warn_of_a_second_schedule(self) -> None:
+        """Where a scheduler's rates would fall twice. Setting the scale by hand, once or twice, is not warned of."""
+        schedule, scale = self.schedule, self._track.scale()
+        if scale == self._scale or schedule.total_steps is None or not schedule.decay:
+            return
+        self._scale, self._scaled = scale, self._scaled + 1
+        if self._scaled == SCHEDULED:
+            warn(
+                "The lr of the race's groups keeps changing, as a scheduler changes it, and the race has a warm-up and "
+                "a decay of its own: rates are multiplied by both. Leave the scheduler out, or give Race(..., "
+                "warmup=None, decay=None)."
+            )
+
     # --- averages -----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -236,7 +260,8 @@ class Race(Wrapper):
                 optimizer.calibrate(batches)
                 evaluate(model)
 
-        Before the race is over there is no average, and the model stays the leader.
+        Before the race is over there is no average, and the model stays the leader. A step inside is refused: on
+        leaving, the weights come back as they were on entering.
         """
         if self.schedule.total_steps is not None:
             raise UnsupportedError(
@@ -248,9 +273,11 @@ class Race(Wrapper):
             if owners := self._probe.buffers():
                 buffers.read(owners, self._probe.parameters())
             put_back = self._course.average.place()
+        outer, self._averaged = self._averaged, True
         try:
             yield
         finally:
+            self._averaged = outer
             with torch.no_grad():
                 put_back()
                 if buffers.owners:

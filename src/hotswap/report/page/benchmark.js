@@ -31,7 +31,7 @@ function benchLooks(found) {
   const idOf = (method, second) => (second ? `${method} second` : method);
   const classOf = (method, second) => {
     const { dashes, ours, reference } = found.methods[method];
-    const look = second ? "dotted" : dashes;
+    const look = second ? `second ${dashes}` : dashes; // two seconds in one colour differ as their firsts do
     return `method${names.indexOf(method)} ${look}${ours ? " ours" : ""}${reference ? " reference" : ""}`;
   };
   for (const { lines } of found.workloads) {
@@ -70,7 +70,11 @@ function contests(found, { labelOf, classOf }) {
     panel("The best of ours is ahead of the best of the others", found.contests.filter(({ standing }) => standing > 0), "lower"),
     panel("It is behind", found.contests.filter(({ standing }) => standing < 0).reverse(), "higher"));
   const level = found.contests.filter(({ standing }) => !standing).map(({ workload }) => spaced(workload));
-  if (level.length) $("bench-contests").after(html("p", { class: "caption" }, `Level, within 1 %, on ${list(level)}.`));
+  const notes = level.length ? [`Level, within 1 %, on ${list(level)}.`] : [];
+  if (found.contests.some(({ doubt }) => doubt === "seeds overlap")) {
+    notes.push("“Seeds overlap”: the ranges of both methods over their seeds, from the least to the greatest, overlap.");
+  }
+  if (notes.length) $("bench-contests").after(html("p", { class: "caption" }, notes.join(" ")));
 }
 
 // ---- Curves by workload, and the profile.
@@ -281,7 +285,7 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
   const columns = [
     ...[["mean", "geometric mean"], ["again", "with second tries"]].map(whole),
     ...found.early.map((percent) => ({
-      key: `${percent}`, text: `at ${percent} %`, value: (row) => row.early?.[percent], shown: (row) => row.texts[percent],
+      key: `${percent}`, text: `at ${percent}${NBSP}%`, value: (row) => row.early?.[percent], shown: (row) => row.texts[percent],
     })),
     whole(["worst", "worst"]),
     { key: "misses", text: "misses", value: (row) => row.misses?.length },
@@ -367,10 +371,11 @@ function duelTable(found, { names, labelOf, classOf, pointing }) {
 const sentenceList = (sentences) => html("ul", { class: "findings" },
   sentences.map((sentence) => html("li", null, rich(pretty(sentence)))));
 
-function benchMore({ troubles, configurations, origins, commands }) {
+function benchMore({ troubles, unfinished, configurations, origins, commands }) {
   const fold = (title, ...content) => html("details", null, html("summary", null, title), ...content);
   const host = $("bench-more");
-  if (troubles.length) host.append(fold(`What did not finish: ${troubles.length}`, sentenceList(troubles)));
+  // A sentence may be about several runs.
+  if (unfinished) host.append(fold(`What did not finish: ${count(unfinished, "run")}`, sentenceList(troubles)));
   const rows = configurations.map(({ label, settings, source, package: from }) =>
     html("tr", null, each("td", [label, settings, source, from])));
   const headings = ["method", "settings", "who recommends them", "package"];
