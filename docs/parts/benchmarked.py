@@ -156,6 +156,8 @@ def pass_times(*names: str) -> str:
     parts = []
     for file in kept("pass-time"):
         values = [value for row in file["rows"] for name in names if (value := row["ratios"].get(name))]
+        if not values:
+            continue
         ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
         device = short(file["device"])
         parts.append(f"{' to '.join(ends)} times as long on {'an' if device.startswith('H') else 'a'} {device}")

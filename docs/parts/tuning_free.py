@@ -219,12 +219,8 @@ def leads_are_unsure(other: str) -> str:
     if found is None:
         return ""
     unsure = [lead for lead in leads(found, scores(found)) if lead.other == other and lead.low <= 1 <= lead.high]
-    names = " and of ".join(label(lead.ours) for lead in unsure)
-    return (
-        f"That the scores of {names} are lower than {label(other)}'s may be chance: other seeds could turn it around."
-        if unsure
-        else ""
-    )
+    names = " and ".join(label(lead.ours) for lead in unsure)
+    return f"The lead of {names} over {label(other)} may be chance: other seeds could turn it around." if unsure else ""
 
 
 def workload_table(found: Mapping[str, Result], every: Sequence[Score]) -> str:

@@ -24,8 +24,7 @@ If you know a good rate and a schedule, use them: that is one run, with nothing 
 - *Score* is the geometric mean over the benchmark's workloads, and *at 30 %* the same after 30 % of the budget.
   *Passes* are those of each step of a run, which scores have already paid for. *Copies* are what is kept between steps,
   in copies of the weights; AdamW's are the weights, their gradients and two averages.
-- {unsure}
-- **A race** drops the worse of its copies early. Its rates fall over the last 40 % of the steps. Before that other
+{unsure}- **A race** drops the worse of its copies early. Its rates fall over the last 40 % of the steps. Before that other
   methods are ahead, as the column at 30 % shows, so do not stop it early. It has a warm-up and a decay of its own, so
   leave out your scheduler. `offload=True` keeps the copies in the host's memory. A short run takes more passes,
   {short:.2f} for {steps} steps, and {nine_short:.2f} with SGD.
@@ -69,6 +68,7 @@ def when(folder: str) -> str:
         _row("*for comparison*", "AdamW at its default rate", "adamw"),
     ]
     headings = ("nobody has tuned the network, and ...", "use", "score", "at 30 %", "passes", "copies")
+    unsure = leads_are_unsure("prodigy")
     notes = NOTES.format(
         folder=folder,
         short=race_passes(LANES, SHORT) / SHORT,
@@ -78,7 +78,7 @@ def when(folder: str) -> str:
         prodigy_time=pass_times("prodigy"),
         race_time=pass_times("race_adamw", "race_adamw_sgd"),
         with_sgd=against("race_adamw_sgd", "race_adamw"),
-        unsure=leads_are_unsure("prodigy"),
+        unsure=f"- {unsure}\n" if unsure else "",
         training=training_of("preset_adam", "paper_network", "adamw"),
         without_length=against("race_open", "schedule_free"),
         own=score_of("hotswap_sgd", "paper_network"),

@@ -68,7 +68,7 @@ close |= by_id(*(made(name, "race_adamw", seed, 0.05 * (1 + seed)) for name in (
                  for seed in range(5)))
 tuning_free.results = lambda: close
 told = tuning_free.leads_are_unsure("adamw")
-assert told.startswith("That the scores of Race (AdamW) are lower than AdamW's may be chance"), told
+assert told.startswith("The lead of Race (AdamW) over AdamW may be chance"), told
 tuning_free.results = lambda: found
 for part in ("- Of ours, on the 2 workloads", "- Of the other methods: ", "ahead of the best of the others on "):
     assert part in advice, part
