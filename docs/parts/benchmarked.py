@@ -12,6 +12,7 @@ from measured import table
 
 from hotswap.bench.report.comparing import is_ours
 from hotswap.bench.report.looks import label
+from hotswap.bench.report.origin import with_article
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "benchmarks"
 
@@ -131,11 +132,9 @@ def pass_time() -> str:
     columns = [(row, short(file["device"])) for file in files for row in file["rows"]]
     headings = [f"{row['workload'].replace('_', ' ')}, {device}" for row, device in columns]
     passes = ("–" if row["adamw"] is None else f"{1e3 * row['adamw']:.2f}" for row, _ in columns)
-    plain = ("AdamW, ms a pass", *passes, f"{copies('adamw'):.0f}")
+    plain = ("AdamW, ms a pass", *passes, copies("adamw"))
     names = dict.fromkeys(name for row, _ in columns for name in row["ratios"])
-    rows = [
-        (label(name), *(_ratio(row["ratios"].get(name)) for row, _ in columns), f"{copies(name):.0f}") for name in names
-    ]
+    rows = [(label(name), *(_ratio(row["ratios"].get(name)) for row, _ in columns), copies(name)) for name in names]
     return f"{table(('', *headings, 'copies of the weights'), [plain, *rows])}\n\n{sources([*files, *kept('memory')])}"
 
 
@@ -159,16 +158,15 @@ def pass_times(*names: str) -> str:
         if not values:
             continue
         ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
-        device = short(file["device"])
-        parts.append(f"{' to '.join(ends)} times as long on {'an' if device.startswith('H') else 'a'} {device}")
+        parts.append(f"{' to '.join(ends)} times as long on {with_article(short(file['device']))}")
     return " and ".join(parts) or "–"
 
 
 @cache
-def copies(method: str) -> float:
-    """What a method keeps between steps, in copies of the weights."""
-    (file,) = kept("memory")
-    return float(file["rows"][0]["copies"][method])
+def copies(method: str) -> str:
+    """What a method keeps between steps of the paper's network, in copies of the weights; a dash if nobody knows."""
+    rows = [row for file in kept("memory") for row in file["rows"] if row["workload"] == "paper_network"]
+    return next((f"{row['copies'][method]:.0f}" for row in rows if method in row["copies"]), "–")
 
 
 def _ratio(value: float | None) -> str:

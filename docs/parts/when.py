@@ -22,14 +22,17 @@ NOTES = """
 If you know a good rate and a schedule, use them: that is one run, with nothing to search.
 
 - *Score* is the geometric mean over the benchmark's workloads, and *at 30 %* the same after 30 % of the budget.
-  *Passes* are those of each step of a run, which scores have already paid for. *Copies* are what is kept between steps,
-  in copies of the weights; AdamW's are the weights, their gradients and two averages.
-{unsure}- **A race** drops the worse of its copies early. Its rates fall over the last 40 % of the steps. Before that other
-  methods are ahead, as the column at 30 % shows, so do not stop it early. It has a warm-up and a decay of its own, so
-  leave out your scheduler. `offload=True` keeps the copies in the host's memory. A short run takes more passes,
-  {short:.2f} for {steps} steps, and {nine_short:.2f} with SGD.
+  *Passes* are forward and backward, for each step, by workload; scores have already paid for them. *Copies* are what is
+  kept between steps, in copies of the weights: AdamW's are the weights, their gradients and two averages. Those of a
+  race are fewer after each of its rounds.
+{unsure}- **A race** drops the worse of its copies early. Its rates fall over the last 40 % of the steps. Before that
+  other methods are ahead, as the column at 30 % shows, so do not stop it early. It has a warm-up and a decay of its
+  own, so leave out your scheduler. `offload=True` keeps the copies in the host's memory. Of a long run it takes
+  {passes:.2f} passes a step, of a short one more, {short:.2f} for {steps} steps; with SGD {nine_passes:.2f} and
+  {nine_short:.2f}.
 - **With SGD or without?** {with_sgd}
-- **Prodigy** is one run. Beside one of AdamW's, one of its passes takes {prodigy_time}; one of a race
+- **Prodigy** is one run, and its cosine needs the number of steps, as a race does. Beside one of
+  AdamW's, one of its passes takes {prodigy_time}; one of a race
   {race_time}.
 - **Without a length**, a race takes {more} passes more than one run, however long that is. {without_length}
 - **`hotswap.presets.adam`** has the lowest training objective at equal cost in [a study of the paper's
@@ -48,21 +51,15 @@ def when(folder: str) -> str:
     race = f"[race]({folder}races.md)"
     more = sum((one.end - one.begin) * (alive - 1) for one, alive in _of_unknown_length())
     rows = [
-        _row(
-            "you know for how many steps you will train",
-            f"a {race}: `Race(adamw, total_steps=...)`",
-            "race_adamw",
-            LANES,
-        ),
+        _row("you know for how many steps you will train", f"a {race}: `Race(adamw, total_steps=...)`", "race_adamw"),
         _row(
             "and AdamW may not be the right optimizer",
             "a race of both: `Race([adamw, sgd], total_steps=...)`",
             "race_adamw_sgd",
-            LANES + SGD_LANES,
         ),
-        _row("and you have no memory for a race", "Prodigy, which is not ours", "prodigy"),
+        _row("and you have no memory for a race", "Prodigy at rate 1 with a cosine, which is not ours", "prodigy"),
         _row("you may stop at any time", "Schedule-Free AdamW, which is not ours", "schedule_free"),
-        _row("and the end matters most", "a race without `total_steps`", "race_open", more=more),
+        _row("and the end matters most", "a race without `total_steps`", "race_open"),
         _row("you want the lowest training objective", "`hotswap.presets.adam(model)`", "preset_adam"),
         _row("you study the paper's algorithm", "`hotswap.HotSwapSGD(model)`", "hotswap_sgd"),
         _row("*for comparison*", "AdamW at its default rate", "adamw"),
@@ -71,6 +68,8 @@ def when(folder: str) -> str:
     unsure = leads_are_unsure("prodigy")
     notes = NOTES.format(
         folder=folder,
+        passes=race_passes(LANES, LONG) / LONG,
+        nine_passes=race_passes(LANES + SGD_LANES, LONG) / LONG,
         short=race_passes(LANES, SHORT) / SHORT,
         nine_short=race_passes(LANES + SGD_LANES, SHORT) / SHORT,
         steps=SHORT,
@@ -87,11 +86,8 @@ def when(folder: str) -> str:
     return f"{table(headings, rows, left=2)}\n{notes}"
 
 
-def _row(case: str, use: str, method: str, lanes: int = 1, more: int = 0) -> tuple[str, ...]:
-    passes = (
-        f"{race_passes(lanes, LONG) / LONG:.2f}" if lanes > 1 else f"1.00, and {more}" if more else passes_of(method)
-    )
-    return (case, use, mean_of(method), early_mean_of(method, 30), passes, f"{copies(method):.0f}")
+def _row(case: str, use: str, method: str) -> tuple[str, ...]:
+    return (case, use, mean_of(method), early_mean_of(method, 30), passes_of(method), copies(method))
 
 
 def _of_unknown_length() -> list[tuple[Round, int]]:

@@ -13,7 +13,7 @@ from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import write_report
 from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
 from hotswap.bench.report.looks import label, looks
-from hotswap.bench.report.origin import durations
+from hotswap.bench.report.origin import durations, with_article
 from hotswap.bench.report.text import report_text
 from hotswap.bench.scores import overall, reported, scores
 from hotswap.errors import StudyError
@@ -120,6 +120,12 @@ def test_how_long_all_runs_trained() -> None:
     unknown = made("paper_network", "sgd")
     assert durations(by_id(*cpu, *gpu, unknown)) == ["1.0 hours of one CPU core", "2 minutes of an NVIDIA H200"]
     assert durations(by_id(unknown)) == []
+    assert [with_article(name) for name in ("CPU", "A100", "Tesla T4", "L4")] == [
+        "a CPU",
+        "an A100",
+        "a Tesla T4",
+        "an L4",
+    ]
 
 
 def test_all_scores_at_a_glance() -> None:

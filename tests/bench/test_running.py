@@ -120,6 +120,8 @@ def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
         assert len(trainer.asked) == 4
         assert run.id not in trainer.asked
         assert any(run.id in text for text in watcher.said)
+        assert watcher.plans[0] == (0, 5)
+        assert watcher.plans[-1] == (4, 5)  # the one that another has is not done
         assert run_bench(store, ONE, Pretending(), Silent())
 
 

@@ -93,6 +93,8 @@ def test_reasons_that_differ_in_numbers_alone_are_one_sentence() -> None:
     ]
     alike = "The loss is -1e-05. (So says seed 0; the others differ in numbers alone.)"
     assert troubles(ended) == [f"{W}, sgd (default), seeds 0, 1, 2: failed. {alike}"]
+    raised = [replace(one, reason=f"KeyError: 3 (a.py, line {12 * one.run.seed + 5})") for one in ended]
+    assert len(troubles(raised)) == 3
     other = replace(ended[0], reason="The weights are not finite.")
     assert [line.split(": ")[0] for line in troubles([other, *ended[1:]])] == [
         f"{W}, sgd (default), seeds 0, 1",
@@ -127,6 +129,8 @@ def test_a_folder_holds_one_size_of_a_benchmark(tmp_path: Path) -> None:
     for opening in (BenchStore.open, lambda folder: BenchStore.create(folder, "smoke")):
         with pytest.raises(StudyError, match="exported holds exported tables; `hotswap bench import DIR"):
             opening(tmp_path / "exported")
+        with pytest.raises(StudyError, match=r"cannot be read or written \(File name too long\)"):
+            opening(tmp_path / (300 * "x"))
     BenchStore.create(tmp_path, "smoke").close()
     with pytest.raises(StudyError, match="holds a benchmark of size smoke, not full"):
         BenchStore.create(tmp_path, "full")

@@ -143,7 +143,8 @@ class _Session:
     def _plan(self) -> list[Run]:
         self.known = self.store.results()
         runs, known = left(self.known, self.store.size, self.options, self.tried | self.taken)
-        self.watcher.planned(known - len(runs) - len(self.under_way), known)
+        elsewhere = sum(name not in self.known or self.known[name].state not in SETTLED for name in self.taken)
+        self.watcher.planned(known - len(runs) - len(self.under_way) - elsewhere, known)
         return runs
 
     def goes_on(self, threads: ThreadPoolExecutor, *, over: bool) -> bool:

@@ -26,7 +26,8 @@ STATES: tuple[State, ...] = get_args(State)
 SETTLED: tuple[State, ...] = ("finished", "diverged", "failed")
 """What another try would not change."""
 
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+_NUMBER = re.compile(r"(?<!line )-?\b\d+(\.\d+)?(e[+-]?\d+)?")
+"""In a reason; the line at which an error was raised tells errors apart."""
 
 
 @dataclass(frozen=True, order=True)

@@ -61,9 +61,9 @@ class BenchStore:
         Raises:
             StudyError: It holds a benchmark of another size, exported tables, or something else.
         """
-        if not (folder / LEDGER).is_file():
-            _refuse_tables(folder)
         with explained(folder):
+            if not (folder / LEDGER).is_file():
+                _refuse_tables(folder)
             lock = acquire(folder / "units" / ".create.lock", PATIENCE)
             if lock is None:
                 raise StudyError(f"Another process has been setting up {folder} for {PATIENCE:.0f} s; try again.")
@@ -88,10 +88,10 @@ class BenchStore:
         Raises:
             StudyError: It holds none, or a ledger that is damaged or newer than this program.
         """
-        if not (folder / LEDGER).is_file():
-            _refuse_tables(folder)
-            raise StudyError(f"{folder} holds no benchmark; `hotswap bench run` starts one.")
         with explained(folder):
+            if not (folder / LEDGER).is_file():
+                _refuse_tables(folder)
+                raise StudyError(f"{folder} holds no benchmark; `hotswap bench run` starts one.")
             return cls(folder, opened(folder / LEDGER, BENCHMARK))
 
     def close(self) -> None:

@@ -117,6 +117,19 @@ def test_a_scheduler_beside_the_races_own_decay_is_warned_of_once(settings: dict
         step(x, y)
 
 
+def test_a_scale_that_comes_from_a_checkpoint_is_no_change() -> None:
+    model, again = network(), network()
+    first, second = race(model), race(again)
+    first.param_groups[0]["lr"] *= 0.5
+    train(first, model, minibatches(2))
+    second.load_state_dict(first.state_dict())
+    batches = list(minibatches(3))
+    train(second, again, batches[:1])
+    for batch in batches[1:]:  # twice by hand, which is not warned of
+        second.param_groups[0]["lr"] *= 0.5
+        train(second, again, [batch])
+
+
 def test_bare_steps_of_the_winner_are_recorded_and_averaged() -> None:
     """As steps with a closure are, except that nobody knows their loss."""
     model, other = network(), network()

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from hotswap.bench.runs import Result
 
-__all__ = ["commands", "durations", "origins"]
+__all__ = ["commands", "durations", "origins", "with_article"]
 
 
 def origins(results: Mapping[str, Result]) -> list[str]:
@@ -25,7 +25,7 @@ def origins(results: Mapping[str, Result]) -> list[str]:
 
 
 def durations(results: Mapping[str, Result]) -> list[str]:
-    """How long CPU cores trained, and how long each kind of GPU was busy, which several runs may have shared.
+    """How long CPU cores trained, and for how long at least one GPU of a kind was busy, which runs may have shared.
 
     What measuring took is in neither.
     """
@@ -38,7 +38,12 @@ def durations(results: Mapping[str, Result]) -> list[str]:
             end = datetime.fromisoformat(str(date)).timestamp()
             busy.setdefault(str(device), []).append((end - seconds, end))
     said = [f"{cores / 3600:.1f} hours of one CPU core"] if cores else []
-    return said + [f"{_covered(spans) / 60:.0f} minutes of an {device}" for device, spans in busy.items()]
+    return said + [f"{_covered(spans) / 60:.0f} minutes of {with_article(device)}" for device, spans in busy.items()]
+
+
+def with_article(device: str) -> str:
+    """`an NVIDIA H200`, `a CPU`: names of devices are spelled out."""
+    return f"{'an' if device[0] in 'AEFHILMNORSX' else 'a'} {device}"
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:

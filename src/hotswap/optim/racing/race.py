@@ -354,6 +354,7 @@ class Race(Wrapper):
         self._bases.share(driver)
         self._probe.base, self._probe.move = driver.base, driver
         self._unpack(entry)
+        self._scale = self._track.scale()  # as it was saved: nobody has changed it
 
     def _settings(self) -> dict[str, Any]:
         return settings_of(self._bases, self.schedule, self.rounds)
