@@ -25,6 +25,14 @@ def devices() -> list[torch.device]:
     return [*found, torch.device("cuda")] if torch.cuda.is_available() else found
 
 
+def asked_for(parser: argparse.ArgumentParser, name: str | None) -> list[torch.device]:
+    """The devices here, or the one of this name; the command ends with a sentence where there is none."""
+    found = [device for device in devices() if name in (None, device.type)]
+    if not found:
+        parser.error(f"--device {name}: there is none here")
+    return found
+
+
 def origin(device: torch.device) -> dict[str, str]:
     """What ran here, to stand beside the numbers."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

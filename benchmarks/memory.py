@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.measuring import PeakMemory, describe, keep
-from benchmarks.pass_time import BESIDE, BUDGET, configured, methods
-from hotswap.bench.methods import METHODS
+from benchmarks.pass_time import BESIDE, begun, methods, task_of
 from hotswap.bench.workloads import WORKLOADS, Size
 
 PASSES = 60
@@ -33,13 +31,11 @@ CPU = torch.device("cpu")
 
 def copies(workload: str, method: str, size: Size = "full") -> float:
     """What is alive after some steps, the parameters among it, over the parameters."""
-    task = replace(WORKLOADS[workload]().task(seed=0, size=size, device=CPU), steps=BUDGET)
+    task = task_of(workload, size, CPU)
     parameters = sum(parameter.numel() * parameter.element_size() for parameter in task.model.parameters())
     batches = list(islice(task.minibatches(), PASSES))
-    way = METHODS[method]()
     with PeakMemory() as watched:
-        torch.manual_seed(0)  # dropout's
-        training = way.begin(task, way.configuration(configured(method, workload)).settings, seed=0)
+        training = begun(task, workload, method)
         for batch in batches:
             if training.cost >= PASSES:
                 break

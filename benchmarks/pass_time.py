@@ -6,9 +6,9 @@
 A method and AdamW train the same network on the same minibatches and take turns, a fraction of a second each, from
 their first steps on. A ratio is the seconds that the method took for its forward-and-backward passes, over those that
 AdamW took for as many. What a method does beside them is in it, and so is what a forward alone takes if that is not
-the third of a pass that the benchmark counts it as. With few turns, or beside other work, ratios
-are noise: run it twice. Races with a length are timed while all of their lanes are racing; one of unknown length may
-come to its end, which lies at 1,420 passes, and go on with its winner.
+the third of a pass that the benchmark counts it as. With few turns, or beside other work, ratios are noise: run it
+twice. Races with a length are timed while all of their lanes are racing; one of unknown length may come to its end and
+go on with its winner.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks.measuring import describe, devices, keep, seconds, side_by_side
+from benchmarks.measuring import asked_for, describe, keep, seconds, side_by_side
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Training
 from hotswap.bench.methods.tuned import REFERENCE
-from hotswap.bench.workloads import WORKLOADS, Size
+from hotswap.bench.workloads import WORKLOADS, Size, Task
 from hotswap.ensemble.precision import full_float32
 
 BESIDE = "adamw"
@@ -36,15 +36,24 @@ BUDGET = 100_000
 """Passes that a method is told it has: so many that the first round of a race, 1 % of its steps, outlasts all turns."""
 
 
+def task_of(workload: str, size: Size, device: torch.device) -> Task:
+    """The workload's, with a budget that does not end."""
+    return replace(WORKLOADS[workload]().task(seed=0, size=size, device=device), steps=BUDGET)
+
+
+def begun(task: Task, workload: str, method: str) -> Training:
+    """The method, set out on the task."""
+    torch.manual_seed(0)  # dropout's
+    way = METHODS[method]()
+    return way.begin(task, way.configuration(configured(method, workload)).settings, seed=0)
+
+
 class Going:
     """A run that goes on, a few passes at a time, and knows how many it has had."""
 
     def __init__(self, workload: str, method: str, size: Size, device: torch.device) -> None:
-        task = replace(WORKLOADS[workload]().task(seed=0, size=size, device=device), steps=BUDGET)
-        self.batches = task.minibatches()
-        torch.manual_seed(0)  # dropout's
-        way = METHODS[method]()
-        self.training: Training = way.begin(task, way.configuration(configured(method, workload)).settings, seed=0)
+        task = task_of(workload, size, device)
+        self.batches, self.training = task.minibatches(), begun(task, workload, method)
 
     def on(self, passes: int) -> None:
         """Train until so many passes more are spent."""
@@ -113,12 +122,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: give at least 1")
-    if options.device not in (None, *(device.type for device in devices())):
-        parser.error(f"--device {options.device}: there is none here")
     console = Console()
-    for device in devices():
-        if options.device not in (None, device.type):
-            continue
+    for device in asked_for(parser, options.device):
         console.print(describe(device), soft_wrap=True)
         rows: list[dict[str, Any]] = []
         for workload in options.workload or trained_on(device):

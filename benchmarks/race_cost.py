@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
+from benchmarks.measuring import PeakMemory, asked_for, describe, keep, side_by_side
 from benchmarks.networks import Convolutions, Tagger, images, paper_network, pictures, tokens
 
 LANES = 6
@@ -131,9 +131,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
     console = Console()
-    for device in devices():
-        if options.device not in (None, device.type):
-            continue
+    for device in asked_for(parser, options.device):
         console.print(describe(device), soft_wrap=True)
         rows: list[dict[str, Any]] = []
         for case in CASES:

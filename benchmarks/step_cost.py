@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks.measuring import PeakMemory, describe, devices, keep, side_by_side
+from benchmarks.measuring import PeakMemory, asked_for, describe, keep, side_by_side
 from benchmarks.networks import Tagger, images, paper_network, tokens, wide_network
 from benchmarks.protections import protections
 
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the numbers there, too, as JSON")
     options = parser.parse_args()
     console = Console(width=200)
-    for device in [torch.device(options.device)] if options.device else devices():
+    for device in asked_for(parser, options.device):
         if options.real:
             with console.status(f"{device}: protections"):
                 table = protections(device, quick=options.quick, folder=options.keep)

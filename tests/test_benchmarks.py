@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import adam_grids, memory, pass_time, protections, step_cost, units, walk
+from benchmarks import adam_grids, measuring, memory, pass_time, protections, step_cost, units, walk
 from benchmarks.measuring import keep, origin
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
@@ -184,7 +184,7 @@ def test_what_cannot_be_timed_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, str], said: str
 ) -> None:
     monkeypatch.setattr("sys.argv", ["pass_time.py", *words])
-    monkeypatch.setattr(pass_time, "devices", lambda: [CPU])
+    monkeypatch.setattr(measuring, "devices", lambda: [CPU])
     with pytest.raises(SystemExit):
         pass_time.main()
     assert said in capsys.readouterr().err

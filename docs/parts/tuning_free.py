@@ -14,7 +14,7 @@ from hotswap.bench.exchange import read_results
 from hotswap.bench.methods import FIRST, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
-from hotswap.bench.report.comparing import Pair, is_ours, leads, scored, standing, table_of
+from hotswap.bench.report.comparing import Pair, is_ours, leads, scored, table_of
 from hotswap.bench.report.configured import settings_text
 from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
 from hotswap.bench.report.looks import label, three_digits, title_of
@@ -137,15 +137,10 @@ def score_of(method: str, workload: str, configuration: str = FIRST) -> str:
     return "–" if score is None else three_digits(score.ratio)
 
 
-def mean_of(method: str) -> str:
-    """Its geometric mean over all workloads, within a sentence."""
-    rows = overall(_scores())
-    return next((three_digits(row.mean) for row in rows if row.method == method), "–")
-
-
-def early_mean_of(method: str, percent: int) -> str:
-    """The same after so much of the budget."""
-    return next((three_digits(row.early[percent]) for row in overall(_scores()) if row.method == method), "–")
+def mean_of(method: str, percent: int = 100) -> str:
+    """Its geometric mean over all workloads, at the end or after so much of the budget, within a sentence."""
+    means = {row.method: {**row.early, 100: row.mean} for row in overall(_scores())}
+    return three_digits(means[method][percent]) if method in means else "–"
 
 
 def passes_of(method: str) -> str:
@@ -200,14 +195,12 @@ def against(one: str, other: str) -> str:
 
 def early_means(one: str, other: str) -> str:
     """The geometric means of two methods before the end, and where the first is ahead; in a clause."""
-    table, rows = table_of(_scores()), {row.method: row for row in overall(_scores())}
-    if one not in rows or other not in rows:
+    pair, told = Pair.of(table_of(_scores()), one, other), []
+    if not pair.scores:
         return "not measured yet"
-    told = []
     for percent in EARLY:
-        means = (f"{three_digits(rows[name].early[percent])} for {label(name)}" for name in (one, other))
-        both = (name for name in table[one] if name in table[other])
-        stands = [standing(*(table[who][name].early[percent] for who in (one, other))) for name in both]
+        means = (f"{mean_of(name, percent)} for {label(name)}" for name in (one, other))
+        stands = pair.standings_at(percent)
         ahead = f"ahead on {stands.count(1)} of {len(stands)}"
         told.append(f"after {percent}% of the budget the mean is {' and '.join(means)}, the first {ahead}")
     return "; ".join(told)

@@ -7,7 +7,7 @@ from functools import partial
 
 from benchmarked import copies, pass_times
 from measured import table
-from tuning_free import against, early_mean_of, leads_are_unsure, mean_of, passes_of, score_of, training_of
+from tuning_free import against, leads_are_unsure, mean_of, passes_of, score_of, training_of
 
 from hotswap.optim.racing.grids import LANES, SGD_LANES
 from hotswap.races import ROUNDS, Round, plan_rounds, race_passes
@@ -87,7 +87,7 @@ def when(folder: str) -> str:
 
 
 def _row(case: str, use: str, method: str) -> tuple[str, ...]:
-    return (case, use, mean_of(method), early_mean_of(method, 30), passes_of(method), copies(method))
+    return (case, use, mean_of(method), mean_of(method, 30), passes_of(method), copies(method))
 
 
 def _of_unknown_length() -> list[tuple[Round, int]]:

@@ -66,6 +66,17 @@ def test_without_names_workloads_suit_the_device(device: str, gpu: bool) -> None
     assert set(_options(None, None, device, SizeName.SMOKE).workloads) == set(WORKLOADS)
 
 
+@pytest.mark.parametrize(
+    ("device", "size", "warned"), [("cpu", "full", True), ("cpu", "smoke", False), ("cuda", "full", False)]
+)
+def test_a_workload_for_a_gpu_is_warned_of_on_a_cpu(
+    capsys: pytest.CaptureFixture[str], device: str, size: str, warned: bool
+) -> None:
+    _options(["transformer_text", "paper_network"], None, device, SizeName(size))
+    said = "Meant for a GPU, and slow without one, many minutes a run: transformer_text."
+    assert (said in " ".join(capsys.readouterr().err.split())) == warned
+
+
 def test_runs_that_could_not_be_compared_are_not_trained(tmp_path: Path) -> None:
     with BenchStore.create(tmp_path, "smoke") as store:
         store.record([made("recurrent_text", "adamw", python="3.0.0", device="CPU")])

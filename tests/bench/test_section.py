@@ -259,6 +259,8 @@ def test_what_is_missing_is_said() -> None:
     assert any(
         s.startswith("Second tries that are due and have not been run yet: ") for s in coverage(owed, scores(owed))
     )
+    told = [sentence for sentence in coverage(results, scores(results)) if "no run that has ended" in sentence]
+    assert told == ["DoG has no run that has ended. It has missing."]
     section = section_data(results)
     assert section is not None
     assert any("dog (default), seeds 0, 1, 2, 3, 4: missing." in told for told in section["troubles"])

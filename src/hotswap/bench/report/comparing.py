@@ -73,6 +73,10 @@ class Pair:
         """See `standing`, by workload."""
         return [standing(one.ratio, other.ratio) for one, other in self.scores.values()]
 
+    def standings_at(self, percent: int) -> list[int]:
+        """The same after so much of the budget."""
+        return [standing(one.early[percent], other.early[percent]) for one, other in self.scores.values()]
+
     @property
     def decisive(self) -> str:
         """The workload on which the first gains most on the second; empty where there are not two."""

@@ -16,6 +16,7 @@ from hotswap.bench.report.comparing import (
     SURE,
     Contest,
     Lead,
+    Pair,
     Table,
     best_first,
     contests,
@@ -206,16 +207,14 @@ def doubts(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
 
 def early_on(found: Sequence[Score]) -> list[str]:
     """How the best of ours and of the others by mean compare before the end: a sentence, where there are both."""
-    rows, table, there = best_first(found), table_of(found), scored(found)
+    rows = best_first(found)
     ours, other = (next((row for row in rows if is_ours(row.method) == own), None) for own in (True, False))
     if ours is None or other is None:
         return []
-    parts = []
+    pair, parts = Pair.of(table_of(found), ours.method, other.method), []
     for percent in EARLY:
-        pairs = ([table[row.method][name].early[percent] for row in (ours, other)] for name in there)
-        stands = [standing(*pair) for pair in pairs]
         means = " and ".join(three_digits(row.early[percent]) for row in (ours, other))
-        parts.append(f"{means} after {percent}% of the budget ({_counted(stands)})")
+        parts.append(f"{means} after {percent}% of the budget ({_counted(pair.standings_at(percent))})")
     return [f"Earlier, the means of {label(ours.method)} and of {label(other.method)} are {_listed(parts)}."]
 
 
