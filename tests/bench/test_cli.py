@@ -74,7 +74,7 @@ def test_a_workload_for_a_gpu_is_warned_of_on_a_cpu(
 ) -> None:
     _options(["transformer_text", "paper_network"], None, device, SizeName(size))
     said = "Meant for a GPU, and slow without one, many minutes a run: transformer_text."
-    assert (said in " ".join(capsys.readouterr().err.split())) == warned
+    assert (said in " ".join("".join(capsys.readouterr()).split())) == warned
 
 
 def test_runs_that_could_not_be_compared_are_not_trained(tmp_path: Path) -> None:
