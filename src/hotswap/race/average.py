@@ -1,0 +1,53 @@
+"""The average of a lane's weights: what a race hands over before its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["EVERY", "Average"]
+
+EVERY = 5
+"""Steps of a lane from one sample of its weights to the next."""
+
+POWER = 8
+"""Sample n has a weight of n**8, so that the last ninth of the samples counts most."""
+
+
+class Average:
+    """A weighted mean of samples of the weights, in float32 or better, beside the weights."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.tensors: list[Tensor] = []
+
+    def add(self, weights: Sequence[Tensor]) -> None:
+        """Take a sample."""
+        self.count += 1
+        if len(self.tensors) != len(weights):
+            with torch.inference_mode(False):
+                self.tensors = [_wide(p).clone() for p in weights]
+                return
+        share = (POWER + 1) / (POWER + self.count)
+        plain = [(t, p) for t, p in zip(self.tensors, weights, strict=True) if t.dtype == p.dtype]
+        if plain:
+            torch._foreach_lerp_([t for t, _ in plain], [p for _, p in plain], share)
+        for tensor, p in zip(self.tensors, weights, strict=True):
+            if tensor.dtype != p.dtype:
+                tensor.lerp_(_wide(p), share)
+
+    def saved(self) -> dict[str, Any]:
+        """Its values, to be copied."""
+        return {"count": self.count, "tensors": self.tensors}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Take over values; their memory belongs to the average from then on."""
+        self.count, self.tensors = saved["count"], list(saved["tensors"])
+
+
+def _wide(p: Tensor) -> Tensor:
+    """The weights in a precision in which small shares do not get lost."""
+    return p.detach().float() if p.dtype in (torch.bfloat16, torch.float16) else p.detach()

@@ -1,0 +1,410 @@
+"""The race itself: turns, rounds, and the winner's run after the last round. All that changes in a race is here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hotswap.errors import LossError, SettingError, UnsupportedError
+from hotswap.race.average import EVERY, Average
+from hotswap.race.judging import Plan, Score, noise, score_of
+from hotswap.race.lanes import Lane, Seat
+from hotswap.race.processes import Processes
+from hotswap.race.schedule import factor
+
+__all__ = ["Contest"]
+
+WINDOW = 50
+"""Steps of the winner from one look at its losses to the next."""
+
+KEPT = 0.02
+"""Share of the run from one snapshot of the winner to the next, at least."""
+
+ROLLBACKS = 2
+"""How often a winner goes back because its loss rose."""
+
+FAILURES = 2
+"""Turns in a row that were not finite, after which a lane is dropped; windows, after which the winner's rate falls."""
+
+
+class Contest:
+    """Lanes take turns in the model until one is left; then that one trains alone.
+
+    Args:
+        seat: the model and its trained weights.
+        lanes: all lanes; those that the plan has no room for are dropped at once.
+        plan: the rounds.
+        total: steps of the run, if they are known.
+        judge: how good the model is; None to judge by the training loss.
+        scheduled: whether rates follow the race's own schedule.
+        average: whether an average of the weights is kept.
+        processes: those that train the model together.
+    """
+
+    def __init__(
+        self,
+        seat: Seat,
+        lanes: Sequence[Lane],
+        plan: Plan,
+        total: int | None,
+        *,
+        judge: Callable[[nn.Module], float] | None,
+        scheduled: bool,
+        average: bool,
+        processes: Processes,
+    ) -> None:
+        self.seat, self.lanes, self.judge, self.scheduled, self.processes = seat, list(lanes), judge, scheduled, processes
+        self.keeps_average = average
+        self.step, self.turn_step, self.round, self.slot = 0, 0, 0, 0
+        self.values: list[Tensor | float] = []
+        self.observed: list[Tensor | float] = []
+        self.start: dict[str, Any] | None = None  # the model before the first step
+        self.aside: dict[str, Any] | None = None  # the lane's own weights, while the model is evaluated
+        self.winner: Lane | None = None
+        self.baseline: Score | None = None
+        self.best: Score | None = None
+        self.rate, self.scale = 1.0, 1.0  # of rollbacks, and of a scheduler around the race
+        self.rollbacks, self.risen, self.kept_at, self.unset = 0, 0, 0, 0
+        self.begun = False
+        for lane in self.lanes:
+            lane.average = Average() if average else None
+        self.prepare(plan, total)
+
+    def prepare(self, plan: Plan, total: int | None) -> None:
+        """Make a plan for a run of this length; before the first step it can be made anew."""
+        self.plan, self.total = plan, total
+        self.decay = None if total is None or not self.scheduled else (0, total)
+        self.racing = self.lanes[: plan.lanes]
+        for lane in self.lanes:
+            lane.dropped, lane.dropped_at = "", None
+        for lane in self.lanes[plan.lanes :]:
+            lane.dropped, lane.dropped_at = "the run is too short to race it", 0
+        self.here = self.leader = self.racing[0]
+        self.slots = self._slots()
+
+    # --- a step -------------------------------------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """Steps of the present turn, or of the present window of the winner."""
+        return self.slots[self.slot][1] if self.winner is None else WINDOW
+
+    def check(self, loss: Tensor | float | None) -> None:
+        """Refuse a step that cannot be taken, before anything has changed."""
+        if self.aside is not None:
+            raise UnsupportedError(
+                "The model holds the averaged weights that eval() put there, and a step would be lost; call "
+                "optimizer.train() before the forward pass."
+            )
+        if self.total is not None and self.step >= self.total:
+            raise SettingError(
+                f"The race has taken all of its {self.total} steps (total_steps={self.total}), and its rates are zero; "
+                "give Race the number of steps that the run really takes, such as epochs * len(loader)."
+            )
+        last = self.turn_step == self.length - 1
+        if last and self.winner is None and self.judge is None and loss is None and not self.values and not self.observed:
+            raise LossError(
+                f"{self.here.name} has trained for {self.length} steps without a loss, and lanes are judged by their "
+                "losses; call step(loss), or observe(loss) before step()."
+            )
+
+    def train(self, loss: Tensor | float | None) -> None:
+        """Take a step with the optimizer of the lane in the model, whose gradients are there."""
+        if not self.begun:
+            self._begin()
+        lane = self.here
+        self.set_rates()
+        lane.optimizer.step()
+        if lane.scheduler is not None:
+            lane.scheduler.step()
+        lane.steps += 1
+        self.step += 1
+        self.turn_step += 1
+        self._take(loss)
+        if lane.average is not None and lane.steps % EVERY == 0:
+            lane.average.add(self.seat.weights)
+        if self.turn_step >= self.length or self.step == self.total:
+            if self.winner is None:
+                self._end_turn()
+            else:
+                self._look()
+
+    def _take(self, loss: Tensor | float | None) -> None:
+        """Keep a loss on its device; nothing waits for it."""
+        if loss is not None:
+            self.observed.append(_number(loss))
+        if self.observed:
+            several = len(self.observed)
+            self.values.append(self.observed[0] if several == 1 else sum(self.observed) / several)
+            self.observed = []
+
+    def set_rates(self) -> None:
+        """Set the rates of the lane in the model for the next step."""
+        lane = self.here
+        if lane.scheduler is not None:
+            return
+        found = self.rate * self.scale
+        if self.scheduled:
+            found *= factor(self.step, lane.steps, self.total, self.decay)
+        if found != lane.factor:
+            lane.scale(found)
+
+    def begin_values(self) -> None:
+        """Remember the model before its first forward pass in training, which changes the buffers of batch norm."""
+        if self.start is None and not self.begun:
+            self.start = self.seat.saved()
+
+    def _begin(self) -> None:
+        """Park every lane at the start; the first one trains."""
+        now = self.seat.saved()
+        self.start = {**now, "buffers": (self.start or now)["buffers"]}
+        for lane in self.racing:
+            lane.parked = self.seat.unused(lane)
+        self.begun = True
+        if not self.slots:
+            self._end_race()
+
+    # --- turns and rounds ---------------------------------------------------------------------------------------------
+
+    def _slots(self) -> list[tuple[Lane, int]]:
+        """The turns of the present round, in an order that comes back: each lane is as late as the others on average."""
+        if self.round >= len(self.plan.rounds):
+            return []
+        found = []
+        for number, length in enumerate(self.plan.turns(self.round)):
+            order = self.racing if number % 2 == 0 else self.racing[::-1]
+            found += [(lane, length) for lane in order]
+        return found
+
+    def _read(self) -> tuple[list[float], bool]:
+        """The losses since the last look, as all processes see them, and whether they and the weights are finite."""
+        values, self.values, self.turn_step = self.values, [], 0
+        weights = [w for w in self.seat.weights if w.is_floating_point() or w.is_complex()]
+        device = weights[0].device
+        norms = torch.stack([torch.linalg.vector_norm(w.detach(), dtype=_exact(w)).to(device) for w in weights])
+        parts = [torch.as_tensor(value, dtype=torch.float32, device=device).reshape(()) for value in values]
+        found = self.processes.mean(torch.stack([*parts, norms.sum().float()])).tolist()
+        return found[:-1], all(map(math.isfinite, found))
+
+    def _end_turn(self) -> None:
+        losses, finite = self._read()
+        lane = self.here
+        if finite:
+            lane.failures, lane.losses = 0, lane.losses + losses
+            self.seat.park(lane)
+        else:
+            lane.failures += 1
+            if lane.failures >= FAILURES and len(self.racing) > 1:
+                self._drop(lane, f"its loss or weights were not finite in {FAILURES} turns in a row")
+        while self.slot + 1 < len(self.slots):
+            self.slot += 1
+            if self.slots[self.slot][0] in self.racing and len(self.racing) > 1:
+                self._seat(self.slots[self.slot][0], fresh=finite)
+                return
+        self._end_round(finite)
+
+    def _seat(self, lane: Lane, *, fresh: bool = True) -> None:
+        """Let a lane have the model; `fresh` is whether the lane that has it is as it was parked."""
+        if lane is self.here and fresh:
+            return
+        if lane is not self.here:
+            self.seat.release(self.here)
+        self.here = lane
+        assert self.start is not None
+        self.seat.bring(lane, self.start)
+
+    def _end_round(self, fresh: bool) -> None:
+        """Compare the lanes, drop the worse ones, begin the next round."""
+        rule = self.plan.rounds[self.round]
+        scores = {id(lane): self._score(lane, fresh) for lane in self.racing}
+        if self.judge is not None:
+            fresh = True
+        ranked = sorted(self.racing, key=lambda lane: scores[id(lane)].mean)
+        for lane in self.racing:
+            lane.loss, lane.losses = scores[id(lane)].mean, []
+        kept = self._kept(ranked, scores, rule.keep, across=rule.across)
+        self.leader = next(lane for lane in ranked if lane in kept)
+        for lane in ranked:
+            if lane not in kept:
+                better = self.leader if rule.across else next(k for k in ranked if k in kept and k.group == lane.group)
+                self._drop(lane, f"{_shown(lane.loss)} against {_shown(better.loss)} of {better.name}")
+        self.round, self.slot = self.round + 1, 0
+        if self.round == len(self.plan.rounds) or len(self.racing) == 1:
+            self.baseline = scores[id(self.leader)]
+            self._end_race(fresh=fresh)
+            return
+        self.racing.sort(key=lambda lane: lane is not self.here)  # the lane in the model goes on, if it may
+        self.slots = self._slots()
+        self._seat(self.slots[0][0], fresh=fresh)
+
+    @staticmethod
+    def _kept(ranked: list[Lane], scores: dict[int, Score], keep: int, *, across: bool) -> list[Lane]:
+        if not across:
+            found = []
+            for group in {lane.group for lane in ranked}:
+                found += [lane for lane in ranked if lane.group == group][:keep]
+            return found
+        own, best = next((lane for lane in ranked if lane.own), None), ranked[0]
+        if own is not None:
+            mine, other = scores[id(own)], scores[id(best)]
+            if math.isfinite(mine.mean) and mine.mean - other.mean <= noise(mine, other):
+                return [own]
+        return ranked[:keep]
+
+    def _score(self, lane: Lane, fresh: bool) -> Score:
+        if self.judge is None:
+            return score_of(lane.losses)
+        self._seat(lane, fresh=fresh and lane is self.here)
+        value = self.judged()
+        self.seat.bring(lane, self.start or {})
+        return Score(value if math.isfinite(value) else math.inf)
+
+    def judged(self) -> float:
+        """What `judge` says of the model as it is; random numbers come back, and so do the modes of its modules."""
+        assert self.judge is not None
+        modes = [(module, module.training) for module in self.seat.model.modules()]
+        devices = [w.device for w in self.seat.weights[:1] if w.device.type == "cuda"]
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices):
+                value = self.judge(self.seat.model)
+        finally:
+            for module, mode in modes:
+                module.training = mode
+        try:
+            number = float(value)
+        except (TypeError, ValueError) as error:
+            raise SettingError(
+                f"judge returned {value!r}, and must return one number, the lower the better, such as a validation loss."
+            ) from error
+        return float(self.processes.mean(torch.tensor([number], device=self.seat.weights[0].device)))
+
+    def _drop(self, lane: Lane, why: str) -> None:
+        lane.dropped, lane.dropped_at, lane.losses = why, self.step, []
+        self.racing.remove(lane)
+
+    def _end_race(self, *, fresh: bool = True) -> None:
+        """Give the model to the best lane for good, and free what the others have."""
+        winner = self.leader if self.leader in self.racing else self.racing[0]
+        for lane in list(self.racing):
+            if lane is not winner:
+                self._drop(lane, f"the race was ended with {winner.name} ahead")
+        self._seat(winner, fresh=fresh)
+        self.winner, self.leader, self.racing, self.slots, self.start = winner, winner, [winner], [], None
+        winner.losses, self.kept_at = [], self.step
+        for lane in self.lanes:
+            if lane is not winner:
+                lane.parked = lane.average = lane.scheduler = None
+                lane.optimizer.state.clear()
+        if winner.scheduler is not None:
+            for _ in range(self.step - winner.steps):
+                winner.scheduler.step()
+
+    # --- after the race -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Look at the winner's last losses: keep a snapshot, or go back to it."""
+        losses, finite = self._read()
+        winner = self.here
+        if not finite:
+            winner.failures += 1
+            self._go_back(cut=winner.failures >= FAILURES)
+            return
+        winner.failures = 0
+        if self.judge is None and len(losses) > 1 and self._has_risen(Score.of(losses)):
+            return
+        if self.step - self.kept_at >= max(WINDOW, KEPT * (self.total or self.step)):
+            self.seat.park(winner)
+            self.kept_at = self.step
+
+    def _has_risen(self, now: Score) -> bool:
+        """Whether the winner is worse than at the race's end, after it had been better; if so, go back."""
+        if self.baseline is None:
+            self.baseline = now
+        before, best = self.baseline, self.best
+        lost = (
+            best is not None
+            and best.mean < before.mean - noise(best, before)
+            and now.mean > before.mean + noise(now, before)
+        )
+        self.risen = self.risen + 1 if lost else 0
+        if best is None or now.mean < best.mean:
+            self.best = now
+        if self.risen > 1 and self.rollbacks <= ROLLBACKS:
+            self.rollbacks += 1
+            self.risen = 0
+            if self.rollbacks <= ROLLBACKS:
+                self._go_back(cut=True)
+            else:  # smaller rates did not help, so the objective has changed
+                self._change_rate(1.0)
+        return lost
+
+    def _go_back(self, *, cut: bool) -> None:
+        """Return to the last snapshot, with a third of the rate if that is asked for."""
+        self.seat.bring(self.here, self.start or {})
+        if cut:
+            self._change_rate(self.rate / 3)
+            self.kept_at = self.step
+
+    def _change_rate(self, rate: float) -> None:
+        scheduler = self.here.scheduler
+        if scheduler is not None:
+            scheduler.base_lrs = [value * rate / self.rate for value in scheduler.base_lrs]
+            for group in scheduler.optimizer.param_groups:
+                group["lr"] *= rate / self.rate
+        self.rate = rate
+
+    def finish(self, steps: int) -> None:
+        """Let the rates fall to zero over the next steps; a race that is under way ends now."""
+        self.total = self.step + steps
+        self.decay = (self.step, self.total) if self.scheduled else None
+        if self.winner is None and self.begun:
+            losses, finite = self._read()
+            if finite:
+                self.here.losses += losses
+                self.seat.park(self.here)
+            if self.judge is None and all(lane.losses for lane in self.racing):
+                self.leader = min(self.racing, key=lambda lane: score_of(lane.losses).mean)
+            self._end_race(fresh=finite)
+
+    # --- evaluation ---------------------------------------------------------------------------------------------------
+
+    def evaluate(self) -> None:
+        """Put what the race would hand over now into the model: the leader's average, with its last buffers."""
+        if self.aside is not None or not self.begun:
+            return
+        self.aside = self.seat.saved()
+        leader = self.leader
+        if leader is self.here:
+            shown: dict[str, Any] = {**self.aside}
+            average = leader.average.saved() if leader.average else None
+        else:
+            assert leader.parked is not None
+            assert self.start is not None
+            shown = dict(leader.parked["model"] or self.start)
+            average = leader.parked["average"]
+        if average is not None and average["count"]:
+            shown["weights"] = average["tensors"]
+        self.seat.load(shown)
+
+    def resume(self) -> None:
+        """Put the weights back that train."""
+        if self.aside is not None:
+            self.seat.load(self.aside)
+            self.aside = None
+
+
+def _number(loss: Tensor | float) -> Tensor | float:
+    """A copy of a loss, which later passes cannot change."""
+    return loss.detach().to(torch.float32, copy=True).reshape(()) if isinstance(loss, Tensor) else float(loss)
+
+
+def _exact(weight: Tensor) -> torch.dtype | None:
+    return torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else None
+
+
+def _shown(loss: float | None) -> str:
+    return "no finite loss" if loss is None or not math.isfinite(loss) else f"{loss:.4g}"

@@ -1,0 +1,202 @@
+"""Lanes: the optimizers that race, and everything that belongs to one of them while another one has the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from hotswap.errors import SettingError
+from hotswap.race.average import Average
+from hotswap.race.muon import Muon
+from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
+
+__all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
+
+MUON_RATES = (1.2e-2, 2.4e-2, 6e-3)
+ADAMW_RATES = (1e-2, 3e-3, 3e-2)
+SGD_RATES = (0.3, 0.1, 1.0)
+
+
+def lanes(model: nn.Module, muon: Literal["auto"] | bool = "auto") -> list[Optimizer]:
+    """The optimizers that race by default; runs that are too short for all of them race the first ones.
+
+    Args:
+        model: the network.
+        muon: whether lanes of `Muon` race. "auto" races them on an accelerator: on a CPU, orthogonalizing takes longer
+            than the forward and backward pass of a small network.
+    """
+    if muon not in ("auto", True, False):
+        raise SettingError(f"lanes(muon={muon!r}): choose 'auto', True or False.")
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise SettingError("lanes(model): no parameter of the model requires a gradient, so there is nothing to train.")
+    matrices = Muon(model).has_matrices()
+    if matrices and (muon is True or (muon == "auto" and any(p.device.type != "cpu" for p in trained))):
+        return [Muon(model, lr=rate) for rate in MUON_RATES]
+    found: list[Optimizer] = [AdamW(_groups(trained), lr=rate) for rate in ADAMW_RATES]
+    if not matrices:
+        found += [SGD(trained, lr=rate, momentum=0.9, nesterov=True) for rate in SGD_RATES]
+    return found
+
+
+def _groups(trained: Sequence[Tensor]) -> list[dict[str, Any]]:
+    """One group, or a second one without weight decay for vectors."""
+    vectors = [p for p in trained if p.ndim <= 1]
+    others = [p for p in trained if p.ndim > 1]
+    groups = [{"params": others}] if others else []
+    return groups + ([{"params": vectors, "weight_decay": 0.0}] if vectors else [])
+
+
+@dataclass(eq=False)
+class Lane:
+    """One optimizer in a race."""
+
+    name: str
+    optimizer: Optimizer
+    own: bool = False
+    """Whether the user brought it to race beside the default lanes."""
+    rates: list[float | None] = field(default_factory=list)
+    """Of its groups, before any schedule."""
+    scheduler: LRScheduler | None = None
+    steps: int = 0
+    losses: list[float] = field(default_factory=list)
+    """Of its steps in the round so far."""
+    loss: float | None = None
+    """What it was judged by last."""
+    dropped: str = ""
+    """Why it was dropped; empty while it races."""
+    dropped_at: int | None = None
+    """The step of the run at which it was dropped."""
+    failures: int = 0
+    """Turns in a row that were lost because something was not finite."""
+    average: Average | None = None
+    parked: dict[str, Any] | None = None
+    """All that it is, in the host's memory, as it was when its last turn ended; None before its first one."""
+
+    factor: float = 1.0
+    """What its rates have been multiplied with."""
+
+    @property
+    def group(self) -> object:
+        """Lanes of one kind of optimizer are compared early; the user's own is a kind of its own."""
+        return self.own or type(self.optimizer)
+
+    def scale(self, factor: float) -> None:
+        """Set its rates, to its own rates times a factor."""
+        self.factor = factor
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            if rate is None:
+                continue
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * factor)
+            else:
+                group["lr"] = rate * factor
+
+
+class Seat:
+    """The model, which one lane has at a time: its trained weights, its buffers, and further tensors of a lane."""
+
+    def __init__(self, model: nn.Module, weights: Sequence[Tensor], also: Sequence[Tensor]) -> None:
+        self.model, self.weights, self.also = model, list(weights), list(also)
+
+    def saved(self, old: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The values of the model as they are now, in the host's memory."""
+        buffers = dict(self.model.named_buffers())
+        return copied({"weights": self.weights, "buffers": buffers, "also": self.also}, hosted, old)
+
+    @torch.no_grad()
+    def load(self, saved: dict[str, Any]) -> None:
+        """Write saved values into the model, in place."""
+        for tensor, value in zip([*self.weights, *self.also], [*saved["weights"], *saved["also"]], strict=True):
+            tensor.detach().copy_(value, non_blocking=True)
+        self.load_buffers(saved["buffers"])
+
+    @torch.no_grad()
+    def load_buffers(self, saved: dict[str, Tensor]) -> None:
+        """Write saved buffers into the model; one whose shape has changed is replaced."""
+        for name, buffer in self.model.named_buffers():
+            value = saved.get(name)
+            if value is None:
+                continue
+            if buffer.shape == value.shape and buffer.dtype == value.dtype:
+                buffer.detach().copy_(value, non_blocking=True)
+            else:
+                path, _, last = name.rpartition(".")
+                self.model.get_submodule(path)._buffers[last] = value.to(buffer.device, copy=True)
+
+    def park(self, lane: Lane) -> None:
+        """Copy all that the lane is from the model and the device into the host's memory."""
+        old = lane.parked or {}
+        average = lane.average.saved() if lane.average else None
+        lane.parked = {
+            "steps": lane.steps,
+            "model": self.saved(old.get("model")),
+            "optimizer": saved_optimizer(lane.optimizer, old.get("optimizer")),
+            "average": copied(average, hosted, old.get("average")),
+            "scheduler": None if lane.scheduler is None else dict(lane.scheduler.state_dict()),
+        }
+
+    def unused(self, lane: Lane) -> dict[str, Any]:
+        """A lane before its first turn, as `park` would have parked it; its model is the one before the first step."""
+        return {
+            "steps": 0,
+            "model": None,
+            "optimizer": saved_optimizer(lane.optimizer),
+            "average": None if lane.average is None else {"count": 0, "tensors": []},
+            "scheduler": None if lane.scheduler is None else dict(lane.scheduler.state_dict()),
+        }
+
+    def release(self, lane: Lane) -> None:
+        """Free what a parked lane still has on the device."""
+        if any(p.device.type != "cpu" for p in self.weights):
+            lane.optimizer.state.clear()
+        if lane.average:
+            lane.average.tensors = []
+
+    def bring(self, lane: Lane, start: dict[str, Any]) -> None:
+        """Put a parked lane into the model; `start` is the model before the first step, for a lane that is new."""
+        assert lane.parked is not None
+        self.load(lane.parked["model"] or start)
+        restore_optimizer(lane.optimizer, lane.parked["optimizer"])
+        lane.steps = lane.parked["steps"]
+        if lane.scheduler is not None:
+            lane.scheduler.load_state_dict(lane.parked["scheduler"])
+        if lane.average is not None:
+            lane.average.load(copied(lane.parked["average"], self._on_device))
+
+    def _on_device(self, saved: Tensor, _: object) -> Tensor:
+        return saved.to(self.weights[0].device, copy=True, non_blocking=True)
+
+
+def named(optimizers: Sequence[Optimizer], own: Optimizer | None) -> list[Lane]:
+    """A lane for each optimizer, with a name that tells it from the others."""
+    found: list[Lane] = []
+    for optimizer in optimizers:
+        rate = optimizer.param_groups[0].get("lr")
+        name = type(optimizer).__name__ + ("" if rate is None else f" {float(rate):.3g}")
+        same = sum(lane.name.split(" #")[0] == name for lane in found)
+        found.append(
+            Lane(
+                f"{name} #{same + 1}" if same else name,
+                optimizer,
+                own=optimizer is own,
+                rates=[float(group["lr"]) if "lr" in group else None for group in optimizer.param_groups],
+            )
+        )
+    return found
+
+
+def scheduled(lane: Lane, make: Callable[[Optimizer], LRScheduler]) -> None:
+    """Give a lane a scheduler of the user's."""
+    lane.scheduler = make(lane.optimizer)
+    if not isinstance(lane.scheduler, LRScheduler):
+        raise SettingError(
+            f"Race(schedule=...) returned {lane.scheduler!r}: the function must return a torch scheduler of the optimizer "
+            "that it is given."
+        )

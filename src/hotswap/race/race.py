@@ -1,0 +1,254 @@
+"""`Race`: optimizers take turns in one training run, and the best one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import update_bn
+
+from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
+from hotswap.race.contest import Contest
+from hotswap.race.interrupts import Uninterrupted
+from hotswap.race.judging import plan
+from hotswap.race.lanes import Lane, Seat, lanes, named, scheduled
+from hotswap.race.processes import Processes
+from hotswap.race.standings import Standings
+
+__all__ = ["OWN_SCHEDULE", "Race"]
+
+OWN_SCHEDULE = "linear"
+"""The race's own schedule: a warm-up in each lane's steps, then a linear decay to zero over the run."""
+
+Closure = Callable[[], Any]
+
+
+class Race(Optimizer):
+    """Let several optimizers take turns in one training run, drop the worse ones early, and go on with the best.
+
+        optimizer = hotswap.Race(model, total_steps=epochs * len(loader))
+        for x, y in loader:
+            loss = loss_fn(model(x), y)
+            loss.backward()
+            optimizer.step(loss)
+            optimizer.zero_grad()
+        print(optimizer.standings())
+
+    A lane is an optimizer with weights, buffers and state of its own. One lane has the model at a time; the others wait
+    in the host's memory. Lanes are compared by their mean training loss. After the race a step is the winner's step.
+
+    Args:
+        model: the network to train.
+        optimizers: None for the default lanes, see `lanes`; an optimizer of yours, which races beside the default lanes
+            and stays until the last round; or a list of optimizers, which race alone.
+        total_steps: how many steps the run has. Without it rates stay as they are until `finish` is called.
+        judge: a function of the model that returns how good it is, the lower the better, such as a validation loss. It
+            is called for each lane at the end of each round, where a training loss means nothing.
+        schedule: "linear" for the race's own, a warm-up and a linear decay to zero; None to leave rates alone; or a
+            function that makes a torch scheduler for an optimizer.
+        share: how much of all steps the losing lanes may take together.
+        average: whether an average of the weights is kept, one copy of them, for `eval`.
+        also: further tensors that belong to a lane, such as the weights of a teacher.
+        process_group: of the processes that train the model together; torch's default group without it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Optimizer | Sequence[Optimizer] | None = None,
+        *,
+        total_steps: int | None = None,
+        judge: Callable[[nn.Module], float] | None = None,
+        schedule: str | Callable[[Optimizer], LRScheduler] | None = OWN_SCHEDULE,
+        share: float = 0.15,
+        average: bool = True,
+        also: Iterable[Tensor] = (),
+        process_group: Any = None,
+    ) -> None:
+        racing = _lanes_of(model, optimizers)
+        self.share = share
+        weights = [p for group in racing[0].optimizer.param_groups for p in group["params"]]
+        if callable(schedule):
+            for lane in racing:
+                scheduled(lane, schedule)
+        self._contest = Contest(
+            Seat(model, weights, list(also)),
+            racing,
+            self._plan(racing, total_steps),
+            total_steps,
+            judge=judge,
+            scheduled=schedule == OWN_SCHEDULE,
+            average=average,
+            processes=Processes(process_group),
+        )
+        groups = [{**group, "params": list(group["params"])} for group in racing[0].optimizer.param_groups]
+        super().__init__(groups, {"lr": racing[0].rates[0]})
+        self._shown = [group["lr"] for group in self.param_groups]
+        self._first_forward = model.register_forward_pre_hook(self._before_forward)
+
+    def _plan(self, racing: Sequence[Lane], total: int | None) -> Any:
+        return plan([lane.group for lane in racing], total, self.share)
+
+    @property
+    def total_steps(self) -> int | None:
+        """How many steps the run has; it can be set until the first step."""
+        return self._contest.total
+
+    @total_steps.setter
+    def total_steps(self, total: int | None) -> None:
+        if self._contest.begun:
+            raise SettingError("total_steps can be set until the first step; call finish(steps) to end a run earlier.")
+        self._contest.prepare(self._plan(self._contest.lanes, total), total)
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        """The state of the optimizer that has the model."""
+        return self._contest.here.optimizer.state
+
+    @state.setter
+    def state(self, _: Any) -> None:  # torch's constructor sets an empty one
+        pass
+
+    @property
+    def leader(self) -> Lane:
+        """The lane that was best when lanes were last compared; before that, the first one."""
+        return self._contest.leader
+
+    @property
+    def winner(self) -> Lane | None:
+        """The lane that has won; None while the race goes on."""
+        return self._contest.winner
+
+    def step(self, closure: Tensor | float | Closure | None = None) -> Any:  # type: ignore[override]
+        """Take a step with the optimizer of the lane in the model.
+
+        Args:
+            closure: the loss of the minibatch whose gradients are there; or a function that returns it, with a backward
+                pass of its own or without; or None after `observe`.
+        """
+        contest = self._contest
+        loss = closure
+        if callable(closure):
+            contest.check(0.0)
+            loss = self._evaluated(closure)
+        loss = _checked(loss)
+        contest.check(loss)
+        self._follow_scheduler()
+        with Uninterrupted():
+            contest.train(loss)
+        self._show_rates()
+        return loss
+
+    def _evaluated(self, closure: Closure) -> Any:
+        """The loss that a closure returns; its gradients are there afterwards, whoever computed them."""
+        seen: list[Tensor] = []
+        handle = torch.autograd.graph.register_multi_grad_hook(
+            [p for p in self._contest.seat.weights if p.requires_grad], seen.append, mode="any"
+        )
+        try:
+            with torch.enable_grad():
+                loss = closure()
+        finally:
+            handle.remove()
+        if not seen:
+            if not isinstance(loss, Tensor) or not loss.requires_grad:
+                raise ClosureError(
+                    f"The closure returned {loss!r} and ran no backward pass; return the loss with its graph, or call "
+                    "backward() in the closure."
+                )
+            _checked(loss)
+            self.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's
+        return loss
+
+    def observe(self, loss: Tensor | float) -> None:
+        """Give the race the loss of the next `step()`, where a framework calls it; of several, the mean counts."""
+        self._contest.observed.append(_copy(_checked(loss, needed=True)))
+
+    def eval(self) -> None:
+        """Put the weights that the race would hand over now into the model: the average of the leader's."""
+        self._contest.evaluate()
+
+    def train(self) -> None:
+        """Put the weights back that train."""
+        self._contest.resume()
+
+    def calibrate(self, batches: Iterable[Any]) -> None:
+        """Under `eval`, compute the statistics of batch norm from minibatches; `train` brings the old ones back."""
+        if self._contest.aside is None:
+            raise UnsupportedError("calibrate() is for averaged weights; call optimizer.eval() first.")
+        weights = self._contest.seat.weights
+        with torch.random.fork_rng([weights[0].device] if weights[0].is_cuda else []):
+            update_bn(batches, self._contest.seat.model, weights[0].device)
+
+    def finish(self, steps: int) -> None:
+        """End the run: rates fall to zero over so many more steps. A race that is under way ends now."""
+        if not isinstance(steps, int) or steps < 1:
+            raise SettingError(f"finish(steps={steps!r}): give the number of steps that are left, at least 1.")
+        with Uninterrupted():
+            self._contest.finish(steps)
+
+    def standings(self) -> Standings:
+        """How the lanes have done; it prints as a table."""
+        return Standings.of(self._contest)
+
+    def _before_forward(self, model: nn.Module, _: Any) -> None:
+        if model.training and torch.is_grad_enabled():
+            self._contest.begin_values()
+            self._first_forward.remove()
+
+    def _follow_scheduler(self) -> None:
+        """Take over what a scheduler around the race, or its user, has made of the rate."""
+        shown, group = self._shown[0], self.param_groups[0]
+        contest = self._contest
+        if "initial_lr" in group or group["lr"] != shown:
+            base = contest.lanes[0].rates[0] or 1.0
+            contest.scale = group["lr"] / base
+            contest.scheduled = False
+
+    def _show_rates(self) -> None:
+        here = self._contest.here.optimizer.param_groups
+        around = "initial_lr" in self.param_groups[0]
+        for number, group in enumerate(self.param_groups):
+            rate = here[number if len(here) == len(self.param_groups) else 0].get("lr")
+            if around:
+                group["lane_lr"] = rate
+            else:
+                group["lr"] = self._shown[number] = rate
+
+
+def _lanes_of(model: nn.Module, optimizers: Optimizer | Sequence[Optimizer] | None) -> list[Lane]:
+    if not isinstance(model, nn.Module):
+        raise SettingError(f"Race needs the model first, and was given {model!r}; write Race(model, ...).")
+    if optimizers is None:
+        return named(lanes(model), None)
+    if isinstance(optimizers, Optimizer):
+        return named([optimizers, *lanes(model)], optimizers)
+    return named(list(optimizers), None)
+
+
+def _checked(loss: Any, *, needed: bool = False) -> Tensor | float | None:
+    """A loss as a single real number, or None."""
+    if loss is None and not needed:
+        return None
+    if isinstance(loss, Tensor):
+        if loss.numel() != 1:
+            raise LossError(
+                f"The loss has the shape {tuple(loss.shape)}, and lanes are judged by single numbers; give its mean, such "
+                "as loss.mean()."
+            )
+        if loss.is_complex():
+            raise LossError("The loss is complex, and lanes are judged by real numbers; give its absolute value.")
+        return loss
+    if isinstance(loss, int | float):
+        return float(loss)
+    raise LossError(f"The loss is {loss!r}, and must be a tensor with one number, or a number.")
+
+
+def _copy(loss: Tensor | float | None) -> Tensor | float:
+    assert loss is not None
+    return loss.detach().to(torch.float32, copy=True).reshape(()) if isinstance(loss, Tensor) else loss

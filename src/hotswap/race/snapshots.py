@@ -1,0 +1,110 @@
+"""Copies in the host's memory of all that a lane is: weights, buffers, the optimizer's state, the average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+__all__ = ["copied", "hosted", "parameters_of", "restore_optimizer", "saved_optimizer"]
+
+NUMBER = "number on the device"
+"""Marks a tensor without dimensions, such as a counter of steps, which was on the device and not on the host."""
+
+PLAIN = (int, float, complex, bool, str, bytes, type(None))
+
+TORCHS = ("defaults", "state", "param_groups")
+"""Attributes of an optimizer that need a rule of their own."""
+
+
+def hosted(tensor: Tensor, old: object = None) -> Tensor:
+    """A copy of a tensor in the host's memory, written into an old copy if that one fits."""
+    source = tensor.detach()
+    if isinstance(old, Tensor) and old.shape == source.shape and old.dtype == source.dtype:
+        return old.copy_(source, non_blocking=True)
+    if source.layout != torch.strided or not source.is_cuda:
+        return source.to("cpu", copy=True)
+    with torch.inference_mode(False):
+        return _pinned(source).copy_(source, non_blocking=True)
+
+
+def _pinned(like: Tensor) -> Tensor:
+    """Memory that a GPU copies from while the host goes on; ordinary memory where the system has no more of it."""
+    try:
+        return torch.empty_like(like, device="cpu", pin_memory=True)
+    except RuntimeError:
+        return torch.empty_like(like, device="cpu")
+
+
+def copied(thing: Any, copy: Callable[[Tensor, object], Tensor], old: Any = None) -> Any:
+    """The same nest of containers, whose tensors are copies; `old` is an earlier copy whose memory can be used again."""
+    if isinstance(thing, Tensor):
+        if thing.is_cuda and not thing.ndim:
+            return {NUMBER: copy(thing, old[NUMBER] if isinstance(old, dict) else None)}
+        return copy(thing, old)
+    if isinstance(thing, dict):
+        if NUMBER in thing:
+            return copy(thing[NUMBER].reshape(1), old.reshape(1) if isinstance(old, Tensor) else None).reshape(())
+        earlier = old if isinstance(old, dict) else {}
+        return {key: copied(value, copy, earlier.get(key)) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        before = old if isinstance(old, list | tuple) and len(old) == len(thing) else [None] * len(thing)
+        return type(thing)(copied(value, copy, one) for value, one in zip(thing, before, strict=True))
+    return thing
+
+
+def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> dict[str, Any]:
+    """All that changes in an optimizer while it trains, as plain containers with tensors in the host's memory."""
+    numbers = {id(p): number for number, p in enumerate(parameters_of(optimizer))}
+    now = {
+        "state": {numbers[id(p)]: state for p, state in optimizer.state.items() if id(p) in numbers},
+        "shared": {key: value for key, value in optimizer.state.items() if not isinstance(key, Tensor)},
+        "groups": [{name: v for name, v in group.items() if name != "params"} for group in optimizer.param_groups],
+        "attributes": {name: v for name, v in vars(optimizer).items() if name not in TORCHS and _is_plain(v)},
+    }
+    return copied(now, hosted, old)
+
+
+def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Bring an optimizer back to a saved state; its tensors get new memory on the device of their parameter."""
+    parameters = parameters_of(optimizer)
+    kept = set(saved["state"])
+    for number, p in enumerate(parameters):
+        if number not in kept:
+            optimizer.state.pop(p, None)
+        else:
+            present = optimizer.state.get(p)
+            optimizer.state[p] = copied(saved["state"][number], _beside(p), present)
+    for key, value in saved["shared"].items():
+        optimizer.state[key] = copied(value, _beside(parameters[0]), optimizer.state.get(key))
+    for group, values in zip(optimizer.param_groups, saved["groups"], strict=True):
+        group.update(copied(values, _beside(parameters[0]), dict(group)))
+    for name, value in saved["attributes"].items():
+        setattr(optimizer, name, copied(value, _beside(parameters[0]), getattr(optimizer, name, None)))
+
+
+def _beside(parameter: Tensor) -> Callable[[Tensor, object], Tensor]:
+    def copy(saved: Tensor, present: object) -> Tensor:
+        if isinstance(present, Tensor) and present.shape == saved.shape and present.dtype == saved.dtype:
+            return present.copy_(saved, non_blocking=True)
+        where = parameter.device if saved.ndim else torch.device("cpu")  # counters of steps may stay on the host
+        return saved.to(where, copy=True, non_blocking=True)
+
+    return copy
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """All parameters of an optimizer, in the order of its groups."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is of numbers, texts, tensors and containers of them alone."""
+    if isinstance(value, dict):
+        return all(_is_plain(key) and _is_plain(one) for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_plain(one) for one in value)
+    return isinstance(value, PLAIN) or (isinstance(value, Tensor) and not isinstance(value, torch.nn.Parameter))
