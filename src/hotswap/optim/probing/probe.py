@@ -331,10 +331,6 @@ class Probe:
         self.move.back()
         self._arm = None
 
-    def loss_here(self) -> float:
-        """The trial closure's loss at the parameters as they are, for searches that move them in ways of their own."""
-        return self._evaluate(None)
-
     def _evaluate(self, arm: int | None, earlier: Tensor | None = None) -> float:
         """The trial closure's loss at an arm's candidate, or where the parameters are.
 
