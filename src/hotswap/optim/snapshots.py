@@ -50,11 +50,6 @@ class Snapshot:
             loose_entries(state),
         )
 
-    def take_in_what_is_new(self, probe: Probe) -> None:
-        """Add the parameters and groups that have come since, which are the last ones, as they are now."""
-        self.parameters += [local(p).detach().clone() for p in probe.parameters()[len(self.parameters) :]]
-        self.groups += values_of_groups(probe)[len(self.groups) :]
-
     def restore(self, probe: Probe, written: set[str]) -> None:
         """Make everything as it was; of the parameter groups, the values that are `written` by the base itself."""
         parameters, state = probe.parameters(), probe.base.state
