@@ -4,8 +4,8 @@
     python -m benchmarks.memory --workload autoencoder
 
 The parameters themselves are one of the copies, and their gradients another. What lives only within a step is not
-counted, and neither are the data. Races are counted while all of their lanes are racing. Storages are counted and not
-what the system says that the process has, so that two runs come to the same numbers.
+counted, and neither are the data. Storages are counted and not what the system says that the process has, so that two
+runs come to the same numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.pass_time import BESIDE, begun, methods, task_of
 from hotswap.bench.workloads import WORKLOADS, Size
 
 PASSES = 60
-"""Six steps of nine lanes, and more of anything else."""
+"""Enough for several steps of any method."""
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,7 @@ A method and AdamW train the same network on the same minibatches and take turns
 their first steps on. A ratio is the seconds that the method took for its forward-and-backward passes, over those that
 AdamW took for as many. What a method does beside them is in it, and so is what a forward alone takes if that is not
 the third of a pass that the benchmark counts it as. With few turns, or beside other work, ratios are noise: run it
-twice. Races with a length are timed while all of their lanes are racing; one of unknown length may come to its end and
-go on with its winner.
+twice.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BESIDE = "adamw"
 TURN, MOST = 0.3, 200
 """Seconds that a turn should take, though it is a step at least, and the most passes that it has."""
 BUDGET = 100_000
-"""Passes that a method is told it has: so many that the first round of a race, 1 % of its steps, outlasts all turns."""
+"""Passes that a method is told it has: more than all turns together take."""
 
 
 def task_of(workload: str, size: Size, device: torch.device) -> Task:

@@ -142,12 +142,6 @@ def test_a_pass_of_a_method_is_timed_beside_one_of_adamw() -> None:
     assert plain > 0
 
 
-def test_a_race_that_is_timed_keeps_its_lanes() -> None:
-    going = pass_time.Going("logistic_regression", "race_adamw", "smoke", CPU)
-    going.on(601)
-    assert going.training.cost == 606  # steps of six passes
-
-
 def test_what_cannot_be_timed_has_no_ratio_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     said = Console(record=True)
 
@@ -191,13 +185,7 @@ def test_what_cannot_be_timed_is_refused(
 
 
 def test_what_a_method_keeps_is_counted_in_copies() -> None:
-    """AdamW: weights, gradients, two averages. Each lane that waits has weights and averages of its own."""
-    assert memory.copies("paper_network", "sgd", "smoke") == pytest.approx(
-        memory.copies("paper_network", "adamw", "smoke") - 1, abs=0.1
-    )
-    adamw, six, nine = (
-        memory.copies("paper_network", name, "smoke") for name in ("adamw", "race_adamw", "race_adamw_sgd")
-    )
+    """AdamW: weights, gradients, two averages; SGD with momentum: one."""
+    sgd, adamw = (memory.copies("paper_network", name, "smoke") for name in ("sgd", "adamw"))
+    assert sgd == pytest.approx(adamw - 1, abs=0.1)
     assert adamw == pytest.approx(4, abs=0.05)
-    assert six >= 4 + 5 * 3
-    assert nine == pytest.approx(six + 3 * 2, abs=0.2)  # lanes of SGD have one average

@@ -19,7 +19,7 @@ import hotswap
 from hotswap import DataError, __version__
 from hotswap.cli import app
 from hotswap.data import Dataset, load_digits
-from hotswap.demo import DemoSettings, Outcome, contenders, load_data, steps_per_epoch, train, training
+from hotswap.demo import DemoSettings, Outcome, contenders, load_data, train, training
 from hotswap.demo.figure import draw, save
 from hotswap.studies import STUDIES
 from tests.children import PATIENCE, child, hotswap_command
@@ -89,9 +89,6 @@ def test_the_demo_falls_back_to_digits_says_so_and_draws(offline: None, tmp_path
     assert (tmp_path / "hot-swapping.png").read_bytes().startswith(PNG)
     written = (tmp_path / "results.md").read_text()
     assert "| HotSwapSGD | " in written
-    passes = 14 * (6 + 4 + 2) + 2  # three rounds of 14 steps, and what is left of 44
-    row = next(line for line in written.splitlines() if line.startswith("| AdamW in a race | "))
-    assert f"| {passes} | {passes / 44:.2f} lanes | " in row
     for line in written.splitlines():
         assert not line.startswith("| SGD") or "| 44 |  |  |" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hot-swapping.png", "results.md"]
@@ -101,28 +98,13 @@ def test_the_demo_gives_everyone_the_same_start(offline: None) -> None:
     data = load_data(None, lambda _: None)
     settings = DemoSettings(epochs=1, batch_size=32)
     first: dict[str, list[float]] = {}
-    for contender in contenders(data, settings):
+    for contender in contenders(settings):
         losses: list[float] = []
         train(contender, data, settings, lambda _, loss, losses=losses: losses.append(loss))
         first[contender.name] = losses
     assert len({losses[0] for losses in first.values()}) == 1
     assert "AdamW" in first  # as torch has it: what a newcomer would take instead
     assert first["SGD, rate 1"][-1] != first["SGD, rate 0.1"][-1]
-
-
-def test_a_race_in_the_demo(offline: None) -> None:
-    data = load_data(None, lambda _: None)
-    settings = DemoSettings(epochs=2, batch_size=32)
-    steps = 2 * steps_per_epoch(data, settings)
-    contender = next(one for one in contenders(data, settings) if "race" in one.name)
-    outcome = train(contender, data, settings, lambda _, loss: None)
-    assert (outcome.swaps, outcome.lanes, outcome.trials) == (True, True, 0)
-    assert outcome.passes == 20 * (6 + 4 + 2) + steps - 60
-    assert len(outcome.rates) == steps
-    assert outcome.rates[0] < outcome.rates[30] > outcome.rates[-1] > 0  # rates rise and fall
-    few = DemoSettings(epochs=1, batch_size=1000)
-    assert not any("race" in one.name for one in contenders(data, few))  # one step is too short for one
-    assert len(contenders(data, few)) == len(contenders(data, settings)) - 1
 
 
 def test_a_batch_larger_than_the_data_is_refused() -> None:
@@ -169,7 +151,7 @@ def test_a_figure_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 
 
 def test_who_chooses_a_rate_has_a_colour_of_its_own_and_one_epoch_is_seen() -> None:
-    names = ("HotSwapSGD", "HotSwapSGD, headroom 1", "AdamW in a race")
+    names = ("HotSwapSGD", "HotSwapSGD, headroom 1", "another of them")
     figure = draw([Outcome(name, swaps=True, train_losses=[1.0], test_errors=[0.1], rates=[0.1]) for name in names], "")
     losses, _, rates = figure.axes
     colours = [line.get_color() for line in losses.lines]
@@ -184,9 +166,9 @@ def test_digits_are_enough_for_the_network() -> None:
 
 def test_no_two_lines_of_the_demo_look_the_same() -> None:
     shown = []
-    for contender in contenders(load_digits(), DemoSettings()):
+    for contender in contenders(DemoSettings()):
         optimizer = contender.build([torch.nn.Parameter(torch.ones(2))])
-        swaps = isinstance(optimizer, hotswap.HotSwap | hotswap.Race)
+        swaps = isinstance(optimizer, hotswap.HotSwap)
         shown.append(Outcome(contender.name, swaps=swaps, tuned=contender.tuned))
     figure = draw([replace(one, train_losses=[1.0], test_errors=[0.1], rates=[1.0]) for one in shown], "")
     lines = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].get_lines()]

@@ -21,7 +21,7 @@ from hotswap.studies.exchange.best_runs import best_sgd
 from hotswap.studies.exchange.exported import origin
 from hotswap.studies.exchange.merge import import_files
 from hotswap.studies.exchange.shipped import shipped
-from hotswap.studies.extensions import CITED, FIRST, RACES, RACES_50
+from hotswap.studies.extensions import CITED, FIRST
 from hotswap.studies.storage.store import Store
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -162,8 +162,6 @@ def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -
     [
         ("extensions", EXTENSIONS),
         ("confirmation", CONFIRMATION),
-        ("races/500", RACES),
-        ("races/50", RACES_50),
         ("cited", CITED),
         ("first_decrease", FIRST),
     ],

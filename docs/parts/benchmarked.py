@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from measured import table
+from tuning_free import results
 
-from hotswap.bench.report.comparing import is_ours
+from hotswap.bench.report.comparing import best_first, is_ours
 from hotswap.bench.report.looks import label
 from hotswap.bench.report.origin import with_article
+from hotswap.bench.scores import scores
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "benchmarks"
 
@@ -53,14 +55,6 @@ def step_cost() -> str:
         ),
     )
     headings = ("network", "device", "over SGD", "limit", "overhead", "trials per step", "memory, kept / peak")
-    return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
-
-
-def race_cost() -> str:
-    """A step of six lanes beside six steps of the base, and one after the race beside one."""
-    files, ratios = kept("race-cost"), ("racing", "over", "memory_racing", "memory_after")
-    rows = by_network(files, lambda row: (f"{1e3 * row['plain']:.1f} ms", *(f"{row[name]:.2f}" for name in ratios)))
-    headings = ("network", "device", "AdamW's step", "racing", "after", "memory, racing", "memory, after")
     return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
 
 
@@ -144,7 +138,10 @@ def pass_time_in_short() -> str:
     found = [(value, name, row["workload"]) for row in rows for name, value in row["ratios"].items() if value]
     if not found:
         return "–"
-    told = (f"a pass of {label(name)} takes {pass_times(name)}" for name in ("race_adamw_sgd", "prodigy"))
+    timed = {name for _, name, _ in found}
+    ranked = [row.method for row in best_first(scores(results() or {})) if row.method in timed]
+    best = (next((name for name in ranked if is_ours(name) == ours), None) for ours in (True, False))
+    told = (f"a pass of {label(name)} takes {pass_times(name)}" for name in best if name is not None)
     most = (max(one for one in found if is_ours(one[1]) == ours) for ours in (True, False))
     named = (f"{value:.2f} ({label(name)} on `{workload}`)" for value, name, workload in most)
     return f"{'; '.join(told)}. The most of ours is {' and of the others '.join(named)}"
@@ -185,7 +182,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pass time": pass_time,
     "pass time in short": pass_time_in_short,
     "step cost": step_cost,
-    "race cost": race_cost,
     "protections": protections,
     "study speed": study_speed,
 }

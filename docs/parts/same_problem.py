@@ -1,4 +1,4 @@
-"""Studies of the paper's problem that are not in the report, as Markdown: races, vSGD, and the search of the prose.
+"""Studies of the paper's problem that are not in the report, as Markdown: vSGD, and the search of the prose.
 
 Each is beside the paper's algorithm, AdaDelta and SGD.
 """
@@ -6,12 +6,12 @@ Each is beside the paper's algorithm, AdaDelta and SGD.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import pandas as pd
 from beyond import NOT_YET
 from beyond import results as study
-from measured import ROOT, table
+from measured import table
 from tuning_free import against
 
 from hotswap.report.extensions.comparison import compare, tenth
@@ -20,29 +20,8 @@ from hotswap.report.origin import origin_of
 from hotswap.report.results import Results
 from hotswap.report.summaries import settings_among
 
-FOLDER = ROOT / "results" / "races"
 MEASURES = {"train_nll": "training objective", "test_error": "test error"}
-THE = {"race": "the race"}
 NOWHERE = "at no batch size"
-
-
-@cache
-def lengths() -> dict[int, Results]:
-    """The studies of races in the repository, by their number of epochs, the shortest first."""
-    found = [results for part in FOLDER.glob("*") if (results := study(f"races/{part.name}")) is not None]
-    return {results.planned_epochs: results for results in sorted(found, key=lambda one: one.planned_epochs)}
-
-
-def races() -> str:
-    """Objective and test error of races of each length, beside what others had after as many epochs; or a sentence."""
-    shipped = study("paper")
-    if not lengths() or shipped is None:
-        return NOT_YET
-    parts = []
-    for epochs, results in lengths().items():
-        rows = _rows("race", epochs, results, shipped)
-        parts += [_table(epochs, rows), _told(epochs, rows)]
-    return "\n\n".join([*parts, *(f"*{origin_of(results).sentence()}*" for results in lengths().values())])
 
 
 def vsgd() -> str:
@@ -114,7 +93,7 @@ def _table(epochs: int, rows: dict[str, pd.DataFrame]) -> str:
 
 def _told(epochs: int, rows: dict[str, pd.DataFrame]) -> str:
     """At which batch sizes the first of them has the lowest value of all."""
-    who = THE.get(first := next(iter(rows)), first)
+    who = next(iter(rows))
     places = {name: _where(rows, column) for column, name in MEASURES.items()}
     if set(places.values()) == {NOWHERE}:
         return f"After {epochs} epochs others are ahead of {who} at every batch size, by both."
@@ -146,4 +125,4 @@ def _cost(rows: pd.DataFrame, epochs: int) -> str:
     return f"{1 + trials / PASSES:.2f}"
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"races": races, "vsgd": vsgd, "first decrease": first_decrease}
+BLOCKS: dict[str, Callable[[], str]] = {"vsgd": vsgd, "first decrease": first_decrease}

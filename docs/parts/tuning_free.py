@@ -11,7 +11,7 @@ from statistics import median
 from measured import ROOT, table
 
 from hotswap.bench.exchange import read_results
-from hotswap.bench.methods import FIRST, SECOND
+from hotswap.bench.methods import FIRST, METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.comparing import Pair, is_ours, leads, scored, table_of
@@ -193,19 +193,6 @@ def against(one: str, other: str) -> str:
     )
 
 
-def early_means(one: str, other: str) -> str:
-    """The geometric means of two methods before the end, and where the first is ahead; in a clause."""
-    pair, told = Pair.of(table_of(_scores()), one, other), []
-    if not pair.scores:
-        return "not measured yet"
-    for percent in EARLY:
-        means = (f"{mean_of(name, percent)} for {label(name)}" for name in (one, other))
-        stands = pair.standings_at(percent)
-        ahead = f"ahead on {stands.count(1)} of {len(stands)}"
-        told.append(f"after {percent}% of the budget the mean is {' and '.join(means)}, the first {ahead}")
-    return "; ".join(told)
-
-
 def leads_are_unsure(other: str) -> str:
     """Which of our leads over a method other seeds could turn around, in a sentence; or nothing."""
     found = results()
@@ -313,9 +300,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "benchmark, one by one": one_by_one,
     "benchmark in short": in_short,
     "benchmark advice": wins_and_losses,
-    **{f"mean of {name}": partial(mean_of, name) for name in ("race_adamw", "race_adamw_sgd", "prodigy", "adamw")},
-    "without a length": partial(against, "race_open", "schedule_free"),
-    "without a length, early": partial(early_means, "race_open", "schedule_free"),
+    **{f"mean of {name}": partial(mean_of, name) for name in METHODS},
     "what the runs took": took,
     "the mean image": partial(score_of, "dog", "autoencoder"),
     **{f"dog on {name}": partial(score_of, "dog", name) for name in ("cifar_resnet", "fashion_convolution")},

@@ -7,34 +7,16 @@ from functools import partial
 
 from benchmarked import copies, pass_times
 from measured import table
-from tuning_free import against, leads_are_unsure, mean_of, passes_of, score_of, training_of
-
-from hotswap.optim.racing.grids import LANES, SGD_LANES
-from hotswap.races import ROUNDS, Round, plan_rounds, race_passes
-
-LONG = 100_000
-"""Steps of a run so long that the least length of a round does not matter."""
-
-SHORT = 320
-"""Steps of the first example."""
+from tuning_free import leads_are_unsure, mean_of, passes_of, score_of, training_of
 
 NOTES = """
 If you know a good rate and a schedule, use them: that is one run, with nothing to search.
 
 - *Score* is the geometric mean over the benchmark's workloads, and *at 30 %* the same after 30 % of the budget.
   *Passes* are forward and backward, for each step, by workload; scores have already paid for them. *Copies* are what is
-  kept between steps, in copies of the weights: AdamW's are the weights, their gradients and two averages. Those of a
-  race are fewer after each of its rounds.
-{unsure}- **A race** drops the worse of its copies early. Its rates fall over the last 40 % of the steps. Before that
-  other methods are ahead, as the column at 30 % shows, so do not stop it early. It has a warm-up and a decay of its
-  own, so leave out your scheduler. `offload=True` keeps the copies in the host's memory. Of a long run it takes
-  {passes:.2f} passes a step, of a short one more, {short:.2f} for {steps} steps; with SGD {nine_passes:.2f} and
-  {nine_short:.2f}.
-- **With SGD or without?** {with_sgd}
-- **Prodigy** is one run, and its cosine needs the number of steps, as a race does. Beside one of
-  AdamW's, one of its passes takes {prodigy_time}; one of a race
-  {race_time}.
-- **Without a length**, a race takes {more} passes more than one run, however long that is. {without_length}
+  kept between steps, in copies of the weights: AdamW's are the weights, their gradients and two averages.
+{unsure}- **Prodigy** is one run, and its cosine needs the number of steps. Beside one of AdamW's, one of its passes
+  takes {prodigy_time}.
 - **`hotswap.presets.adam`** has the lowest training objective at equal cost in [a study of the paper's
   problem]({folder}beyond-the-paper.md), of 28 variants, AdaDelta and well-chosen SGD. That is one problem, on which a
   network can fit its data perfectly. The benchmark does not recommend it: {training}.
@@ -48,18 +30,13 @@ If you know a good rate and a schedule, use them: that is one run, with nothing 
 
 def when(folder: str) -> str:
     """A row for each case, and what to know about it; with links into a folder. Numbers are the benchmark's."""
-    race = f"[race]({folder}races.md)"
-    more = sum((one.end - one.begin) * (alive - 1) for one, alive in _of_unknown_length())
     rows = [
-        _row("you know for how many steps you will train", f"a {race}: `Race(adamw, total_steps=...)`", "race_adamw"),
         _row(
-            "and AdamW may not be the right optimizer",
-            "a race of both: `Race([adamw, sgd], total_steps=...)`",
-            "race_adamw_sgd",
+            "you know for how many steps you will train",
+            "Prodigy at rate 1 with a cosine, which is not ours",
+            "prodigy",
         ),
-        _row("and you have no memory for a race", "Prodigy at rate 1 with a cosine, which is not ours", "prodigy"),
         _row("you may stop at any time", "Schedule-Free AdamW, which is not ours", "schedule_free"),
-        _row("and the end matters most", "a race without `total_steps`", "race_open"),
         _row("you want the lowest training objective", "`hotswap.presets.adam(model)`", "preset_adam"),
         _row("you study the paper's algorithm", "`hotswap.HotSwapSGD(model)`", "hotswap_sgd"),
         _row("*for comparison*", "AdamW at its default rate", "adamw"),
@@ -68,18 +45,9 @@ def when(folder: str) -> str:
     unsure = leads_are_unsure("prodigy")
     notes = NOTES.format(
         folder=folder,
-        passes=race_passes(LANES, LONG) / LONG,
-        nine_passes=race_passes(LANES + SGD_LANES, LONG) / LONG,
-        short=race_passes(LANES, SHORT) / SHORT,
-        nine_short=race_passes(LANES + SGD_LANES, SHORT) / SHORT,
-        steps=SHORT,
-        more=more,
         prodigy_time=pass_times("prodigy"),
-        race_time=pass_times("race_adamw", "race_adamw_sgd"),
-        with_sgd=against("race_adamw_sgd", "race_adamw"),
         unsure=f"- {unsure}\n" if unsure else "",
         training=training_of("preset_adam", "paper_network", "adamw"),
-        without_length=against("race_open", "schedule_free"),
         own=score_of("hotswap_sgd", "paper_network"),
         transformer=score_of("hotswap_sgd", "transformer_text"),
     )
@@ -88,12 +56,6 @@ def when(folder: str) -> str:
 
 def _row(case: str, use: str, method: str) -> tuple[str, ...]:
     return (case, use, mean_of(method), mean_of(method, 30), passes_of(method), copies(method))
-
-
-def _of_unknown_length() -> list[tuple[Round, int]]:
-    """The rounds of a race without a length, each with how many lanes it begins with."""
-    rounds = plan_rounds(ROUNDS, LANES, None, 20)
-    return list(zip(rounds, [LANES, *(one.keep for one in rounds)], strict=False))
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from hotswap import HotSwapSGD, Race, StepRecord, log_grid
+from hotswap import HotSwapSGD, StepRecord
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.optim import Statistics
@@ -250,58 +250,6 @@ def draw_training(run: Run, fixed: dict[float, Run]) -> None:
     save(figure, "training")
 
 
-def raced(steps: int) -> tuple[Race, dict[int, list[float]]]:
-    """A race of AdamW with six rates, and the losses of its lanes, step by step."""
-    problem = Problem()
-    rates = {"lr": log_grid(1.0, 1e-3, 6)}
-    optimizer = Race(torch.optim.AdamW(problem.model.parameters()), rates, steps, module=problem.model)
-    losses: dict[int, list[float]] = {}
-    for _ in range(steps):
-        x, y = problem.batch()
-        optimizer.step(lambda x=x, y=y: cross_entropy(problem.model(x), y))
-        assert optimizer.last_step is not None
-        for lane, loss in optimizer.last_step.losses.items():
-            losses.setdefault(lane, []).append(loss)
-    return optimizer, losses
-
-
-def draw_race(steps: int = 1000, shown: int = 200) -> None:
-    """The first steps of a race: who is dropped when, and who goes on."""
-    optimizer, losses = raced(steps)
-    standings = optimizer.standings()
-    figure, axes = plt.subplots(figsize=(8, 4.6))
-    colors = (RED, ORANGE, GREEN, SKY, PINK, GREY)
-    for one in optimizer.rounds:
-        axes.axvline(one.end, color=GREY, lw=0.8, ls=(0, (4, 3)), zorder=0)
-        said = f"{one.keep} stay" if one.keep > 1 else "1 wins"
-        axes.text(one.end, 1.01, said, transform=axes.get_xaxis_transform(), ha="center", va="bottom", color=GREY)
-    for row in standings:
-        won, curve = row.reason == "won", smoothed(losses[row.lane])[:shown]
-        axes.plot(range(1, len(curve) + 1), curve, color=BLUE if won else colors[row.lane], lw=2.6 if won else 1.6)
-        if not won:
-            axes.plot(len(curve), curve[-1], "x", ms=8, mew=2, color=colors[row.lane])
-        axes.annotate(
-            f"{row.values['lr']:.2g}" + (", the winner" if won else ""),
-            (len(curve), curve[-1]),
-            (8, 0),
-            textcoords="offset points",
-            va="center",
-            color=BLUE if won else colors[row.lane],
-            fontweight="bold" if won else "normal",
-        )
-    axes.set(yscale="log", xlabel="steps", ylabel="training loss of the lane, smoothed", xlim=(0, shown * 1.17))
-    axes.set_title(f"The first {shown} of {steps} steps: six rates of AdamW on the same minibatches", pad=26)
-    save(figure, "race")
-
-
-def smoothed(losses: list[float], share: float = 0.2) -> np.ndarray:
-    """A running mean, in which the newest counts so much."""
-    means = [losses[0]]
-    for loss in losses[1:]:
-        means.append(means[-1] + share * (loss - means[-1]))
-    return np.array(means)
-
-
 def draw_results() -> None:
     """The paper's figures from the results in the repository, as the report draws them."""
     results = load_results(HERE.parents[1] / "results" / "paper")
@@ -333,7 +281,6 @@ def main() -> None:
     draw_walk(run, step)
     draw_index(run, moments)
     draw_training(run, {rate: plain(rate) for rate in (10.0, 1.0, 0.1)})
-    draw_race()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from hotswap.guards import Guard
-    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, Race, StepRecord, accumulate, in_trial, mixture
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial, mixture
+    from hotswap.race import Muon, Race, lanes
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
 
@@ -68,8 +69,9 @@ _HOME = {
     "HotSwapWarning": "optim",
     "LogReduction": "rewards",
     "LossError": "errors",
+    "Muon": "race",
     "NoSearch": "searches",
-    "Race": "optim",
+    "Race": "race",
     "RelativeReduction": "rewards",
     "Reward": "rewards",
     "Search": "searches",
@@ -84,6 +86,7 @@ _HOME = {
     "UnsupportedError": "errors",
     "accumulate": "optim",
     "in_trial": "optim",
+    "lanes": "race",
     "log_grid": "arms",
     "mixture": "optim",
     "train_until": "convergence",
@@ -111,6 +114,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "HotSwapWarning",
     "LogReduction",
     "LossError",
+    "Muon",
     "NoSearch",
     "Race",
     "RelativeReduction",
@@ -128,6 +132,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "__version__",
     "accumulate",
     "in_trial",
+    "lanes",
     "log_grid",
     "mixture",
     "train_until",
@@ -143,6 +148,7 @@ _ROOMS = (
     "networks",
     "optim",
     "presets",
+    "race",
     "rewards",
     "searches",
     "studies",

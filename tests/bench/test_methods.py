@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-import hotswap
 from hotswap import presets
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Configuration, Method, Training
 from hotswap.bench.methods.base import Plain
-from hotswap.bench.methods.races import Open
 from hotswap.bench.methods.tuned import RANGES, REFERENCE, SEARCHED, searched
 from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Run
@@ -363,21 +361,3 @@ def test_what_measures_say_of_a_run(
     result = train(Run("logistic_regression", "sgd", FIRST, 0, "smoke"))
     assert result.state == state
     assert re.search(reason, result.reason)
-
-
-def test_an_open_race_is_measured_at_its_average_and_leaves_no_trace() -> None:
-    """On a network with batch norm, whose statistics at the average are not those of the winner."""
-    task = WORKLOADS["fashion_convolution"]().task(0, "smoke")
-    race = hotswap.Race([torch.optim.AdamW(task.model.parameters())], module=task.model, rounds=((4, 1),), least=2)
-    training, batches = Open(task, race), task.minibatches()
-    for _ in range(30):
-        training.step(next(batches))
-    assert race.winner is not None
-    before, numbers = {name: value.clone() for name, value in task.model.state_dict().items()}, torch.get_rng_state()
-    plain, measured = task.measure(), training.measure()
-    assert measured.validation != plain.validation
-    with race.average():
-        assert task.measure().train != measured.train  # with the winner's statistics in place of its own
-    assert all(torch.equal(value, before[name]) for name, value in task.model.state_dict().items())
-    assert torch.equal(torch.get_rng_state(), numbers)
-    assert training.cost == 6 * 4 + 26

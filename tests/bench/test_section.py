@@ -217,7 +217,7 @@ def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
 def test_scores_that_are_nearly_the_same_are_level() -> None:
     for ours, other, standing in ((1.0, 1.02, 1), (1.0, 1.005, 0), (1.005, 1.0, 0), (1.02, 1.0, -1)):
         first, second = (
-            replace(SCORE, method=name, ratio=ratio) for name, ratio in (("race_adamw", ours), ("adamw", other))
+            replace(SCORE, method=name, ratio=ratio) for name, ratio in (("hotswap_sgd", ours), ("adamw", other))
         )
         assert Contest("autoencoder", first, second).standing == standing
         told = verdict([replace(SCORE, method="tuned", ratio=1.0), first, second])
@@ -271,7 +271,7 @@ def test_what_is_missing_is_said() -> None:
 def contested(seeds: int = 5) -> dict[str, Result]:
     """Ours gain a half on one workload, and nothing on the other; each side's seeds lie one percent apart."""
     results = {name: result for name, result in whole().items() if result.run.method == REFERENCE}
-    ends = {"race_adamw": {W: 0.05, V: 0.1}, "adamw": {W: 0.1, V: 0.1}, "sgd": {W: 0.3, V: 0.3}}
+    ends = {"hotswap_sgd": {W: 0.05, V: 0.1}, "adamw": {W: 0.1, V: 0.1}, "sgd": {W: 0.3, V: 0.3}}
     for method, by_workload in ends.items():
         for workload, end in by_workload.items():
             results |= by_id(*(made(workload, method, seed, end * (1 + 0.01 * seed)) for seed in range(seeds)))
@@ -281,7 +281,7 @@ def contested(seeds: int = 5) -> dict[str, Result]:
 def test_how_firm_a_lead_is() -> None:
     results = contested()
     (lead,) = leads(results, scores(results))
-    assert (lead.ours, lead.other, lead.without, lead.few) == ("race_adamw", "adamw", W, ())
+    assert (lead.ours, lead.other, lead.without, lead.few) == ("hotswap_sgd", "adamw", W, ())
     assert lead.ratio == pytest.approx(0.5**0.5)
     assert lead.then == pytest.approx(1)
     # The bootstrap once more, with all 5**5 draws of five seeds in place of some.
@@ -292,7 +292,7 @@ def test_how_firm_a_lead_is() -> None:
     assert [lead.low, lead.high] == pytest.approx(0.5**0.5 * np.exp(np.quantile(sums, [0.025, 0.975])), rel=1e-3)
     (told,) = firmness(results, scores(results))
     assert re.fullmatch(
-        r"The mean of Race \(AdamW\) is 0\.707 times that of AdamW "
+        r"The mean of HotSwapSGD \(the paper\) is 0\.707 times that of AdamW "
         r"\(bootstrap over seeds: 95% interval 0\.\d+ to 0\.\d+\)\. "
         "Without `paper_network`, where it gains most, it is 1.00: level.",
         told,
@@ -303,8 +303,8 @@ def test_how_firm_a_lead_is() -> None:
 
 def test_how_it_is_before_the_end_is_said() -> None:
     scored = {
-        ("race_adamw", W): (4.0, 1.0),
-        ("race_adamw", V): (4.0, 1.0),
+        ("hotswap_sgd", W): (4.0, 1.0),
+        ("hotswap_sgd", V): (4.0, 1.0),
         ("dog", W): (1.0, 2.0),
         ("dog", V): (4.0, 0.5),
     }
@@ -313,8 +313,8 @@ def test_how_it_is_before_the_end_is_said() -> None:
         for (method, workload), (early, later) in scored.items()
     ]
     assert early_on(found) == [
-        "Earlier, the means of Race (AdamW) and of DoG are 4.00 and 2.00 after 10% of the budget (behind on 1, "
-        "level on 1) and 1.00 and 1.00 after 30% of the budget (ahead on 1, behind on 1)."
+        "Earlier, the means of HotSwapSGD (the paper) and of DoG are 4.00 and 2.00 after 10% of the budget (behind on "
+        "1, level on 1) and 1.00 and 1.00 after 30% of the budget (ahead on 1, behind on 1)."
     ]
     assert early_on([score for score in found if score.method == "dog"]) == []
     assert early_on(found)[0] in doubts({}, found)
@@ -324,17 +324,20 @@ def test_few_seeds_are_not_firm() -> None:
     results = contested(seeds=1)
     (told,) = firmness(results, scores(results))
     few = "fewer than 3 seeds on `autoencoder` and `paper_network`."
-    assert told.startswith(f"The mean of Race (AdamW) is 0.707 times that of AdamW; {few}")
-    close = contested() | by_id(*(made(W, "race_adamw", seed, 0.099 * (1 + 0.01 * seed)) for seed in range(5)))
+    assert told.startswith(f"The mean of HotSwapSGD (the paper) is 0.707 times that of AdamW; {few}")
+    close = contested() | by_id(*(made(W, "hotswap_sgd", seed, 0.099 * (1 + 0.01 * seed)) for seed in range(5)))
     (told,) = firmness(close, scores(close))
     assert "which includes 1)" in told
-    perfect = contested() | by_id(made(W, "race_adamw", 0, 0.0))
+    perfect = contested() | by_id(made(W, "hotswap_sgd", 0, 0.0))
     assert firmness(perfect, scores(perfect)) == []
 
 
 @pytest.mark.parametrize(
     ("end", "stands"),
-    [(0.06, "0.775: Race (AdamW), at 0.721, is still ahead."), (0.04, "0.632: Race (AdamW), at 0.721, is behind.")],
+    [
+        (0.06, "0.775: HotSwapSGD (the paper), at 0.721, is still ahead."),
+        (0.04, "0.632: HotSwapSGD (the paper), at 0.721, is behind."),
+    ],
 )
 def test_leads_are_looked_at_again_where_second_tries_count(end: float, stands: str) -> None:
     first = contested() | by_id(*(made(w, "dog", seed, {W: 0.3, V: 0.1}[w]) for w in (W, V) for seed in range(5)))
@@ -342,37 +345,37 @@ def test_leads_are_looked_at_again_where_second_tries_count(end: float, stands: 
     again = by_id(*(made(W, "dog", seed, end, configuration=SECOND) for seed in range(5)))
     assert after_second_tries(scores(first | again)) == [f"If second tries count, DoG has a mean of {stands}"]
     assert firmness(first | again, scores(first | again))[-1].startswith("If second tries count, DoG")
-    others = [score for score in scores(first | again) if score.method != "race_adamw"]
+    others = [score for score in scores(first | again) if score.method != "hotswap_sgd"]
     assert after_second_tries(others) == []  # nobody of ours leads
 
 
 def test_why_not_to_be_sure_is_said() -> None:
     for low, seeds, doubt in ((0.13, 5, "seeds overlap"), (0.15, 5, ""), (0.15, 2, "from 2 seeds")):
-        ours = replace(SCORE, method="race_adamw", ratio=1.0, low=0.1, high=0.14)
+        ours = replace(SCORE, method="hotswap_sgd", ratio=1.0, low=0.1, high=0.14)
         other = replace(SCORE, ratio=1.5, low=low, high=0.3, seeds=seeds)
         assert Contest(V, ours, other).doubt == doubt
         said = " ".join(verdict([replace(SCORE, method="tuned", ratio=1.0), ours, other]))
-        assert f"`autoencoder` (Race (AdamW) 1.00, AdamW 1.50{'; ' if doubt else ''}{doubt})" in said
+        assert f"`autoencoder` (HotSwapSGD (the paper) 1.00, AdamW 1.50{'; ' if doubt else ''}{doubt})" in said
     assert Contest(V, ours, replace(other, ratio=1.001)).doubt == ""  # nobody is ahead
 
 
 def test_where_both_sides_are_as_good_as_tuned_is_said() -> None:
     tuned = [replace(SCORE, method="tuned", workload=name, ratio=1.0) for name in (V, W)]
-    race = replace(SCORE, method="race_adamw", ratio=1.0, seeds=2)
+    first = replace(SCORE, method="hotswap_sgd", ratio=1.0, seeds=2)
     as_good = "is as good as the tuned reference, within 1%, or better: `autoencoder`"
     expected = [
         f"On 1 of 2 workloads at least one of ours {as_good} (from 2 seeds).",
         f"On 1 of 2 workloads at least one of the others {as_good}.",
     ]
-    behind = [replace(one, workload=W, ratio=1.2) for one in (race, SCORE)]
-    found = [*tuned, race, replace(SCORE, ratio=1.005), *behind]
+    behind = [replace(one, workload=W, ratio=1.2) for one in (first, SCORE)]
+    found = [*tuned, first, replace(SCORE, ratio=1.005), *behind]
     assert [one for one in verdict(found) if "at least one" in one] == expected
     assert [one for one in advice(found) if "at least one" in one] == expected
 
 
 def test_surely_ahead_is_with_every_seed_and_not_only_level() -> None:
     tuned = replace(SCORE, method="tuned", ratio=1.0)
-    ours = replace(SCORE, method="race_adamw", ratio=1.0, low=0.1, high=0.12)
+    ours = replace(SCORE, method="hotswap_sgd", ratio=1.0, low=0.1, high=0.12)
     for ratio, low, expected in ((1.5, 0.13, (1, 0, 1)), (1.5, 0.11, (1, 0, 0)), (1.005, 0.13, (0, 1, 0))):
         (duel,) = duels([tuned, ours, replace(SCORE, ratio=ratio, low=low)])
         assert (duel.ahead, duel.level, duel.surely) == expected

@@ -23,7 +23,6 @@ before = [part() for name, part in tuning_free.BLOCKS.items() if name.startswith
 assert before == [tuning_free.NOT_YET] * 4, before
 assert tuning_free.score_of("adamw", "paper_network") == "–"
 assert tuning_free.took() == tuning_free.passes_of("adamw") == tuning_free.mean_of("adamw", 30) == "–"
-assert tuning_free.early_means("race_open", "schedule_free") == "not measured yet"
 assert tuning_free.draw() == []
 
 found = whole()
@@ -56,19 +55,16 @@ assert tuning_free.leads_are_unsure("dog") == ""
 assert tuning_free.passes_of("adamw") == "1.00"  # 1,000 passes in 1,000 steps, on both
 early = {row.method: three_digits(row.early[30]) for row in overall(scores(found))}
 assert tuning_free.mean_of("adamw", 30) == early["adamw"]
-told = tuning_free.early_means("hotswap_sgd", "adamw").partition("; ")[2]
-means = f"{early['hotswap_sgd']} for HotSwapSGD (the paper) and {early['adamw']} for AdamW"
-assert told == f"after 30% of the budget the mean is {means}, the first ahead on 2 of 2", told
 told = tuning_free.training_of("d_adaptation", "paper_network", "adamw")  # the best of them, in the order of METHODS
 assert "the lowest of all methods on 2 of 2 workloads, and on `paper_network` it is 0.0800, where AdamW's is " in told
 assert "on none of 2 workloads" in tuning_free.training_of("adamw", "paper_network", "sgd")
-close = {id: one for id, one in found.items() if one.run.method in ("tuned", "race_adamw", "adamw")}
-close |= by_id(*(made(name, "race_adamw", seed, 0.05 * (1 + seed)) for name in ("autoencoder", "paper_network")
+close = {id: one for id, one in found.items() if one.run.method in ("tuned", "hotswap_sgd", "adamw")}
+close |= by_id(*(made(name, "hotswap_sgd", seed, 0.05 * (1 + seed)) for name in ("autoencoder", "paper_network")
                  for seed in range(5)), *(made(name, "adamw", seed, 0.16) for name in ("autoencoder", "paper_network")
                  for seed in range(5)))
 tuning_free.results = lambda: close
 told = tuning_free.leads_are_unsure("adamw")
-assert told.startswith("The lead of Race (AdamW) over AdamW may be chance"), told
+assert told.startswith("The lead of HotSwapSGD (the paper) over AdamW may be chance"), told
 tuning_free.results = lambda: found
 for part in ("- Of ours, on the 2 workloads", "- Of the other methods: ", "ahead of the best of the others on "):
     assert part in advice, part

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import hotswap
-from hotswap import Guard, HotSwap, HotSwapSGD, Race
+from hotswap import Guard, HotSwap, HotSwapSGD
 from tests.optim.helpers import batches, loss_of, noisy, train
 
 
@@ -38,10 +38,6 @@ MAKERS: dict[str, Callable[[nn.Module], Any]] = {
     "linear": lambda net: HotSwap(torch.optim.Adam(net.parameters()), module=net),
     "exact": lambda net: HotSwap(torch.optim.SGD(net.parameters(), 0.1), {"lr": [0.1, 0.01], "momentum": [0.0, 0.9]}),
     "guarded": lambda net: HotSwapSGD(net, search_every=3, guard=Guard()),
-    "race": lambda net: Race(torch.optim.AdamW(net.parameters()), total_steps=20, least=2, module=net),
-    "race of two": lambda net: Race(
-        [torch.optim.AdamW(net.parameters()), torch.optim.SGD(net.parameters(), 0.1, 0.9)], total_steps=20, least=2
-    ),
     "copied": lambda net: deepcopy(HotSwapSGD(net.parameters())),
 }
 

@@ -13,10 +13,9 @@ import pytest
 import pytorch_optimizer
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
-from hotswap import Guard, HotSwap, NoSearch, Race
+from hotswap import Guard, HotSwap, NoSearch
 from tests.optim.helpers import batches, loss_of, same, through_a_file, weights
 
 BASES = (
@@ -100,29 +99,4 @@ def test_a_guard_goes_back_to_where_the_base_was(name: str) -> None:
     for batch in data:
         optimizer.step(loss_of(net, batch))
         step_at(alone, twin, batch, 1e-2)
-    assert same(weights(net), weights(twin))
-
-
-@pytest.mark.parametrize("name", ["MADGRAD", "AdaBelief", "Lion", "Adan", "SOAP"])
-@pytest.mark.parametrize("resume", [False, True])
-def test_lanes_are_runs_of_their_own(name: str, resume: bool) -> None:
-    def race(net: nn.Module) -> Race:
-        settings: dict[str, Any] = {"rounds": ((8, 1),), "least": 2, "warmup": None, "decay": None, "module": net}
-        return Race(base(name, net), {"lr": [1e-2, 3e-3]}, 12, **settings)
-
-    net = network()
-    optimizer = race(net)
-    for number, batch in enumerate(batches(12)):
-        if resume and number == 4:
-            other = network()
-            other.load_state_dict(net.state_dict())
-            later = race(other)
-            later.load_state_dict(through_a_file(optimizer.state_dict()))
-            net, optimizer = other, later
-        optimizer.step(lambda net=net, batch=batch: cross_entropy(net(batch[0]), batch[1]))
-    assert optimizer.winner is not None
-    twin = network()
-    alone = base(name, twin)
-    for batch in batches(12):
-        step_at(alone, twin, batch, float(optimizer.winner["lr"]))  # type: ignore[arg-type]
     assert same(weights(net), weights(twin))

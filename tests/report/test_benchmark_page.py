@@ -43,7 +43,7 @@ def crowded() -> dict[str, Result]:
 def contested() -> dict[str, Result]:
     """Ours are ahead, but the worst of their seeds is worse than the best of the other's."""
     reference = {name: result for name, result in whole().items() if result.run.method == REFERENCE}
-    ends = {"race_adamw": (0.09, 0.1, 0.12), "adamw": (0.11, 0.2, 0.3)}
+    ends = {"hotswap_sgd": (0.09, 0.1, 0.12), "adamw": (0.11, 0.2, 0.3)}
     runs = [made("autoencoder", name, seed, end) for name, three in ends.items() for seed, end in enumerate(three)]
     return {**reference, **by_id(*runs)}
 
@@ -230,12 +230,12 @@ def test_all_columns_of_duels_are_seen(visit: Opened) -> None:
 
 def test_pointing_at_a_name_lifts_its_line_in_both_figures(visit: Opened) -> None:
     page = visit("alone")
-    page.locator('#bench-legend [data-line="race_adamw"]').focus()
+    page.locator('#bench-legend [data-line="hotswap_sgd"]').focus()
     for figure in (LINES, PROFILE):
         assert page.locator(f"{figure}.lifted").count() == 1
         assert page.locator(f"{figure}.dim").count() == page.locator(figure).count() - 1
-    assert "lifted" in page.locator('#bench-table tr[data-line="race_adamw"]').get_attribute("class")
-    page.locator('#bench-legend [data-line="race_adamw"]').blur()
+    assert "lifted" in page.locator('#bench-table tr[data-line="hotswap_sgd"]').get_attribute("class")
+    page.locator('#bench-legend [data-line="hotswap_sgd"]').blur()
     assert page.locator("#benchmark .dim").count() == 0
 
 

@@ -104,7 +104,7 @@ def _measured(training: Training, device: torch.device, points: list[Point]) -> 
     for percent in PERCENTS:
         due = percent * training.task.steps / 100
         began = time.perf_counter()
-        while training.cost < due and not training.is_over:
+        while training.cost < due:
             before = training.cost
             training.step(next(batches))
             if training.cost == before:

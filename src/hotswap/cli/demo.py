@@ -31,7 +31,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Train the paper's network with HotSwapSGD, AdamW in a race, AdaDelta and SGD at several rates, and compare.
+    """Train the paper's network with HotSwapSGD, AdamW, AdaDelta and SGD at several rates, and compare.
 
     784-500-300-10 sigmoid units on the first 50,000 images of MNIST; the same weights and minibatches for everyone.
     About five minutes on two cores.
@@ -47,7 +47,7 @@ def demo(
         with out.status("Loading MNIST ..."):
             data = load_data(folder, say)
         out.print(f"[bold]{data.name}[/]: {data.features}-500-300-{data.classes}, batch size {batch_size}")
-        outcomes = [_train(contender, data, settings) for contender in contenders(data, settings)]
+        outcomes = [_train(contender, data, settings) for contender in contenders(settings)]
     except KeyboardInterrupt:
         err.print("Stopped; no figure was written.")
         raise typer.Exit(130) from None
@@ -82,7 +82,7 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings) -> Outco
 
 
 HEADINGS = ("optimizer", "train loss", "test error", "seconds", "passes", "trials per step", "median rate")
-NOTE = "Passes are forward and backward, of all lanes of a race; trials are forward only."
+NOTE = "Passes are forward and backward; trials are forward only."
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
@@ -93,15 +93,9 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         f"{100 * outcome.test_errors[-1]:.2f} %",
         f"{outcome.seconds:.0f}",
         f"{outcome.passes:,}",
-        _per_step(outcome) if outcome.swaps else "",
+        f"{outcome.trials / len(outcome.rates):.2f}" if outcome.swaps else "",
         f"{moved[len(moved) // 2]:.3g}" if moved else "",
     )
-
-
-def _per_step(outcome: Outcome) -> str:
-    """What a step took, in the mean."""
-    steps = len(outcome.rates)
-    return f"{outcome.passes / steps:.2f} lanes" if outcome.lanes else f"{outcome.trials / steps:.2f}"
 
 
 def _table(rows: list[tuple[str, ...]], title: str) -> Table:

@@ -45,7 +45,7 @@ def draw(outcomes: Sequence[Outcome], title: str) -> Figure:
         for outcome, (colour, _, _) in zip(outcomes, looks, strict=True):
             if outcome.swaps:
                 _rates(right, outcome, colour)
-        _finish(right, "Rate chosen, or the leader's (median, middle 80 %)", "epoch")
+        _finish(right, "Rate chosen (median, middle 80 %)", "epoch")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(title)
     return figure

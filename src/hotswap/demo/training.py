@@ -16,13 +16,12 @@ from torch.nn.functional import cross_entropy
 from hotswap.data import Dataset, load_digits, load_mnist
 from hotswap.errors import DataError, SettingError
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
-from hotswap.optim import HotSwap, HotSwapSGD, Race, RaceStep
+from hotswap.optim import HotSwap, HotSwapSGD
 from hotswap.searches import Backtracking
 
 __all__ = ["Contender", "DemoSettings", "Outcome", "contenders", "load_data", "steps_per_epoch", "train"]
 
 TRAIN_IMAGES = 50_000  # the paper trains on the first 50,000
-ROUNDS = 3  # of a race
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +63,9 @@ class Outcome:
     test_errors: list[float] = field(default_factory=list)
     """Share of wrong test predictions after each epoch."""
     rates: list[float] = field(default_factory=list)
-    """The rate of each step, for those that choose it; of a race, the leader's."""
+    """The rate of each step, for those that choose it."""
     passes: int = 0
-    """Forward and backward passes, of all lanes where there are several."""
-    lanes: bool = False
-    """Whether it was a race."""
+    """Forward and backward passes."""
     trials: int = 0
     """Forward passes beside those."""
     seconds: float = 0.0
@@ -80,16 +77,12 @@ def steps_per_epoch(data: Dataset, settings: DemoSettings) -> int:
     return min(TRAIN_IMAGES, len(data.train_images)) // settings.batch_size
 
 
-def contenders(data: Dataset, settings: DemoSettings) -> list[Contender]:
-    """Hot swapping as in the paper, with one arm of headroom, a race of AdamW, AdamW as torch has it, AdaDelta as in
-    the paper, SGD at several rates. The race is left out where there are fewer steps than it has rounds."""
-    steps = settings.epochs * steps_per_epoch(data, settings)
-    least = min(20, steps // ROUNDS)
-    race = Contender("AdamW in a race", lambda p: Race(torch.optim.AdamW(p), total_steps=steps, least=least))
+def contenders(settings: DemoSettings) -> list[Contender]:
+    """Hot swapping as in the paper, with one arm of headroom, AdamW as torch has it, AdaDelta as in the paper, SGD at
+    several rates."""
     return [
         Contender("HotSwapSGD", HotSwapSGD),
         Contender("HotSwapSGD, headroom 1", lambda p: HotSwapSGD(p, search=Backtracking(headroom=1))),
-        *([race] if least else []),
         Contender("AdamW", torch.optim.AdamW),
         Contender("AdaDelta", lambda p: torch.optim.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6)),
         *(Contender(f"SGD, rate {rate:g}", partial(torch.optim.SGD, lr=rate), tuned=True) for rate in settings.rates),
@@ -113,8 +106,7 @@ def train(
     labels = torch.from_numpy(data.train_labels[:TRAIN_IMAGES])
     network = multilayer_perceptron((data.features, *PAPER_HIDDEN, data.classes), seed=settings.seed)
     optimizer = contender.build(network.parameters())
-    chooses, races = isinstance(optimizer, HotSwap | Race), isinstance(optimizer, Race)
-    outcome = Outcome(contender.name, chooses, contender.tuned, lanes=races)
+    outcome = Outcome(contender.name, isinstance(optimizer, HotSwap), contender.tuned)
     order = torch.Generator().manual_seed(settings.seed)
     steps = steps_per_epoch(data, settings)
     if steps == 0:
@@ -135,17 +127,12 @@ def train(
 
 
 def _step(optimizer: torch.optim.Optimizer, network: torch.nn.Module, x: Tensor, y: Tensor, outcome: Outcome) -> float:
-    if isinstance(optimizer, HotSwap | Race):
+    if isinstance(optimizer, HotSwap):
         optimizer.step(lambda: cross_entropy(network(x), y))
         record = optimizer.last_step
         assert record is not None
-        if isinstance(record, RaceStep):
-            values = record.values[record.leader]
-            outcome.passes += len(record.losses)
-        else:
-            values = record.values
-            outcome.passes, outcome.trials = outcome.passes + 1, outcome.trials + len(record.trials)
-        outcome.rates.append(float(values["lr"]))  # type: ignore[arg-type]  # a rate is a float
+        outcome.passes, outcome.trials = outcome.passes + 1, outcome.trials + len(record.trials)
+        outcome.rates.append(float(record.values["lr"]))  # type: ignore[arg-type]  # a rate is a float
         return record.loss_before
     outcome.passes += 1
     optimizer.zero_grad()

@@ -57,7 +57,7 @@ class Ensemble:
     """R runs on one device that share every minibatch."""
 
     def __init__(self, update: Update, data: TrainingData, batch_size: int, data_seed: int) -> None:
-        self._buffers = update.model.begin(update.theta)
+        self._buffers = {f"model/{name}": tensor for name, tensor in update.model.begin(update.theta).items()}
         ready = update.model.prepare
         data = replace(data, train_x=ready(data.train_x), test_x=ready(data.test_x))
         self.update, self.data, self.batch_size, self.data_seed = update, data, batch_size, data_seed
@@ -77,11 +77,7 @@ class Ensemble:
 
         They are the very tensors, so that copying into them restores. All of it is what a checkpoint must hold.
         """
-        return {**self.update.state(), **self._model_state()}
-
-    def _model_state(self) -> dict[str, Tensor]:
-        """The buffers of the copies that are still trained."""
-        return {f"model/{name}": tensor[: len(self.update.theta)] for name, tensor in self._buffers.items()}
+        return {**self.update.state(), **self._buffers}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Continue from the tensors of a snapshot, by the names that `state` gave them.
@@ -90,7 +86,7 @@ class Ensemble:
             CheckpointError: One of them is missing or has another shape.
         """
         self.update.restore(tensors)
-        copy_by_name(tensors, self._model_state())
+        copy_by_name(tensors, self._buffers)
 
     def train_epoch(self, epoch: int, *, watched: bool = True) -> None:
         """Train through epoch `epoch`, counted from 0. The order of the data depends on it and `data_seed` alone.
@@ -195,5 +191,4 @@ class Ensemble:
             nll += mean_loss(scores, part_y) * len(part_y)
             wrong += (scores.argmax(-1) != part_y).sum(-1)
         broken = ~theta.isfinite().all(1)
-        rows = self.update.rows()
-        return torch.where(broken, torch.nan, nll / len(y))[rows], (wrong / len(y))[rows]
+        return torch.where(broken, torch.nan, nll / len(y)), wrong / len(y)

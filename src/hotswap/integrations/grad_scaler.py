@@ -20,7 +20,7 @@ def refuse(asker: FrameType) -> None:
     """
     if isinstance(asker.f_locals.get("self"), torch.amp.GradScaler):
         raise UnsupportedError(
-            "HotSwap and Race cannot be stepped by a GradScaler: it scales one loss, but neither those of trials nor "
-            "those of other lanes. Train in bfloat16 with torch.autocast, which needs no scaler, or give the optimizer "
-            "loss_scale=65536 for float16; and call optimizer.step(closure) directly."
+            "HotSwap cannot be stepped by a GradScaler: it scales one loss, but not those of trials. Train in bfloat16 "
+            "with torch.autocast, which needs no scaler, or give the optimizer loss_scale=65536 for float16; and call "
+            "optimizer.step(closure) directly."
         )

@@ -10,18 +10,12 @@
         def configure_optimizers(self):
             return hotswap.HotSwapSGD(self)
 
-`training_step` is called for trials, too, and in a race for every lane. `self.log` ignores all but the one evaluation
-that counts, but what you count yourself, and metrics such as torchmetrics', which keep what they have seen where no
-step can set it back, count them all unless you ask `hotswap.in_trial()`.
-
-A race needs to know its length, which Lightning knows:
-
-        def configure_optimizers(self):
-            base = torch.optim.AdamW(self.parameters())
-            return hotswap.Race(base, total_steps=self.trainer.estimated_stepping_batches, module=self)
+`training_step` is called for trials, too. `self.log` ignores them, but what you count yourself, and metrics such as
+torchmetrics', which keep what they have seen where no step can set it back, count them all unless you ask
+`hotswap.in_trial()`.
 
 A plain LightningModule works as well, but its closure runs a backward pass for every trial, and `self.log` counts
-trials and lanes as if they were steps. With manual optimization it does not, as long as you log outside of the closure:
+trials as if they were steps. With manual optimization it does not, as long as you log outside of the closure:
 
     def training_step(self, batch, _):
         self.optimizers().step(lambda: loss_fn(self(batch[0]), batch[1]))
@@ -38,17 +32,17 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor
 
 from hotswap.errors import ClosureError, UnsupportedError
-from hotswap.optim import HotSwap, Race, in_trial
+from hotswap.optim import HotSwap, in_trial
 from hotswap.optim.probing.closures import WithBackward
 
 __all__ = ["HotSwapModule"]
 
 
 class HotSwapModule(LightningModule):
-    """A LightningModule whose trials are forward only, and which logs neither trials nor lanes that do not lead."""
+    """A LightningModule whose trials are forward only and are not logged."""
 
     def log(self, *args: Any, **kwargs: Any) -> None:
-        """As Lightning's, except that neither a trial nor a lane that does not lead is a training step."""
+        """As Lightning's, except that a trial is no training step."""
         if not in_trial():
             super().log(*args, **kwargs)
 
@@ -61,7 +55,7 @@ class HotSwapModule(LightningModule):
     ) -> None:
         """As Lightning's, for every optimizer but ours."""
         inner = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
-        if not isinstance(inner, HotSwap | Race):
+        if not isinstance(inner, HotSwap):
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
             return
         if self.trainer.fit_loop._skip_backward:  # weight averaging: an epoch of forwards, for batch norm
@@ -71,14 +65,14 @@ class HotSwapModule(LightningModule):
         if several > 1:
             raise UnsupportedError(
                 f"Lightning's accumulate_grad_batches={several} gives the optimizer the last of the minibatches only, "
-                "so a search would judge on less than the gradient is of, and lanes of a race would train on less; use "
-                "larger minibatches, or manual optimization with hotswap.accumulate."
+                "so a search would judge on less than the gradient is of; use larger minibatches, or manual "
+                "optimization with hotswap.accumulate."
             )
         precision = self.trainer.precision_plugin
         if isinstance(precision, MixedPrecision) and precision.scaler is not None:
             raise UnsupportedError(
-                "Lightning's precision='16-mixed' steps the optimizer with a GradScaler, which neither hot swapping "
-                "nor a race can use; choose precision='bf16-mixed'."
+                "Lightning's precision='16-mixed' steps the optimizer with a GradScaler, which hot swapping cannot "
+                "use; choose precision='bf16-mixed'."
             )
         inner.step(_TrainingStep(self, inner, optimizer_closure))
 
@@ -94,10 +88,7 @@ class _TrainingStep(WithBackward):
         return self._loss(self.closure._step_fn().closure_loss)
 
     def backward(self, factor: float = 1.0) -> Tensor:
-        """All of it, then what Lightning does between a backward and a step: hooks, and clipping.
-
-        A race asks for it in each of its lanes.
-        """
+        """All of it, then what Lightning does between a backward and a step: hooks, and clipping."""
         if factor != 1.0:
             raise ClosureError("Lightning runs the backward pass itself; leave loss_scale out.")
         loss = self.module.trainer.precision_plugin._wrap_closure(self.module, self.optimizer, self.closure)

@@ -19,7 +19,7 @@ from hotswap.optim.probing.modules import BufferDict
 from hotswap.optim.probing.moves.shards import local, sharded_like
 from hotswap.optim.probing.moves.states import copied, loose_entries
 
-__all__ = ["Snapshot", "copied", "placed", "values_of_groups"]
+__all__ = ["Snapshot", "values_of_groups"]
 
 
 @dataclass
@@ -50,18 +50,13 @@ class Snapshot:
             loose_entries(state),
         )
 
-    def take_in_what_is_new(self, probe: Probe) -> None:
-        """Add the parameters and groups that have come since, which are the last ones, as they are now."""
-        self.parameters += [local(p).detach().clone() for p in probe.parameters()[len(self.parameters) :]]
-        self.groups += values_of_groups(probe)[len(self.groups) :]
-
     def restore(self, probe: Probe, written: set[str]) -> None:
         """Make everything as it was; of the parameter groups, the values that are `written` by the base itself."""
         parameters, state = probe.parameters(), probe.base.state
         for place, (parameter, saved) in enumerate(zip(parameters, self.parameters, strict=False)):
             local(parameter).copy_(saved)
             if place in self.state:
-                state[parameter] = placed(copied(self.state[place]), parameter, state.get(parameter, {}))
+                state[parameter] = _placed(copied(self.state[place]), parameter, state.get(parameter, {}))
             else:
                 state.pop(parameter, None)
         for key in loose_entries(state):
@@ -124,7 +119,7 @@ def _places(owners: list[BufferDict]) -> list[tuple[str, BufferDict, str]]:
     ]
 
 
-def placed(values: dict[str, Any], parameter: Tensor, now: dict[str, Any]) -> dict[str, Any]:
+def _placed(values: dict[str, Any], parameter: Tensor, now: dict[str, Any]) -> dict[str, Any]:
     """State on the devices where it is now; what is not there now goes where torch has it, beside the parameter."""
 
     def device(name: str, value: Tensor) -> torch.device:

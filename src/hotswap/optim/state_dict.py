@@ -34,7 +34,7 @@ from hotswap.pacing import PaceState
 
 __all__ = ["OwnState", "bandit_state", "described", "pack", "refuse_other_base", "unpack"]
 
-KEY, RACE_KEY = "hotswap", "race"
+KEY = "hotswap"
 ORIGINAL_FIELDS = {"rewards", "counts", "step"}
 NEEDED = ("names", "axes", "bandit", "reward_scale", "in_force", "initial_lr", "masters", "loss_scale")
 
@@ -102,9 +102,7 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
 
 def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnState]:
     """The base's state and our own, checked against the arms they are to be used with."""
-    first, *others = groups_in(state_dict)
-    if RACE_KEY in first:
-        raise CheckpointError("This is the state of a Race; load it into a hotswap.Race that is made as that one was.")
+    first, *others = _groups_in(state_dict)
     if KEY not in first:
         raise CheckpointError(
             f"This state was not saved by a hot-swapped optimizer: its first parameter group has no entry {KEY!r}. "
@@ -119,7 +117,7 @@ def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnS
     return {**state_dict, "param_groups": [plain_first, *others]}, _own_state(entry)
 
 
-def groups_in(state_dict: object) -> list[dict[str, Any]]:
+def _groups_in(state_dict: object) -> list[dict[str, Any]]:
     """The parameter groups of an optimizer's state, at least one; an error if it is none."""
     if not isinstance(state_dict, Mapping) or "param_groups" not in state_dict:
         found = f"a {type(state_dict).__name__}"

@@ -17,7 +17,6 @@ __all__ = [
     "warn_of_numbers_between",
     "warn_of_other_parts",
     "warn_of_own_backward",
-    "warn_of_raising_lane",
     "warn_of_raising_trial",
     "warn_of_the_same_loss",
     "warn_of_the_top",
@@ -46,8 +45,8 @@ def warn_of_own_backward() -> None:
     )
 
 
-def warn_of_another_loss(first: float, again: float, *, recorded: bool, what: str = "search") -> None:
-    """A closure that gives another loss at the same parameters makes a search meaningless, and a race, too."""
+def warn_of_another_loss(first: float, again: float, *, recorded: bool) -> None:
+    """A closure that gives another loss at the same parameters makes a search meaningless."""
     advice = (
         "load and augment the minibatch outside of it, draw random numbers with torch's default generator, which a "
         "step rewinds every time, return a hidden state that goes on beside the loss instead of setting it, and "
@@ -57,7 +56,7 @@ def warn_of_another_loss(first: float, again: float, *, recorded: bool, what: st
         "dropout masks and buffers, and pass the loss of the same minibatch."
     )
     warn(
-        f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A {what} compares losses, "
+        f"The closure gave a loss of {first:g} and then, at the same parameters, {again:g}. A search compares losses, "
         f"so it needs a closure that computes the same one every time: {advice}"
     )
 
@@ -76,14 +75,6 @@ def warn_of_raising_trial(values: Iterable[tuple[str, object]], error: Exception
         f"The closure raised {_text(error)} at a trial with {_shown(values)}. Such a trial counts as one whose loss is "
         "infinite, and the training goes on; this is said once. If it is not the rate's doing, call the closure "
         "outside of a step, or leave the largest rates out."
-    )
-
-
-def warn_of_raising_lane(values: Iterable[tuple[str, object]], error: Exception) -> None:
-    """The closure has raised in a lane of a race, and in another it has not."""
-    warn(
-        f"The closure raised {_text(error)} in the lane with {_shown(values)}. That counts as a loss that is not "
-        "finite, so this lane is out, and the race goes on; this is said once."
     )
 
 

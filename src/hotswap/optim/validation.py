@@ -45,7 +45,8 @@ def given_parameters(
     if isinstance(params, Optimizer):
         raise SettingError(
             f"{owner}: it takes the model or its parameters, and brings {brings} of its own. Around "
-            f"{type(params).__name__} write hotswap.HotSwap(optimizer, module=model), or hotswap.Race(optimizer, ...)."
+            f"{type(params).__name__} write hotswap.HotSwap(optimizer, module=model), or "
+            "hotswap.Race(model, optimizer, total_steps=...)."
         )
     if isinstance(params, nn.Module):
         module = params if module is None else module
@@ -83,33 +84,28 @@ def check_base(base: Optimizer, module: object, owner: str) -> None:
 
 def check_group(group: dict[str, Any], owner: str) -> None:
     """Check that a parameter group can be hot-swapped; `owner` is the optimizer's class."""
-    also = "" if owner == "Race" else ", with reward=hotswap.RelativeReduction()"
     if group.get("maximize"):
         raise UnsupportedError(
             f"{owner} looks for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
-            f"leave it out and return the negative of the objective{also}."
+            "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
         )
     rate = group.get("lr", 1.0)
-    choices = "Race(base, {'lr': [...]})" if owner == "Race" else "HotSwapSGD(groups, lr=[...])"
     if isinstance(rate, bool) or not isinstance(rate, int | float | Tensor):
         raise SettingError(
             f"{owner}: a parameter group has lr={rate!r}; it must be one number, a scale of the group's rates. What "
-            f"rates there are to choose from is said once, for all groups: {choices}."
+            "rates there are to choose from is said once, for all groups: HotSwapSGD(groups, lr=[...])."
         )
 
 
-def initial_lr(base: Optimizer, owner: str = "HotSwap") -> float:
-    """The rate that all others are relative to: the first group's, before any scheduler has changed it.
-
-    `owner` is the class of the optimizer around the base.
-    """
+def initial_lr(base: Optimizer) -> float:
+    """The rate that all others are relative to: the first group's, before any scheduler has changed it."""
     first = base.param_groups[0]
     if "lr" not in first:
         return 1.0
     now, rate = float(first["lr"]), float(first.get("initial_lr", first["lr"]))
     if not (math.isfinite(rate) and rate > 0):
         raise SettingError(
-            f"{owner}: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
+            f"HotSwap: the first parameter group has lr={rate!r}; it must be positive and finite, since the rates of "
             "all groups are taken relative to it."
         )
     if now != rate:

@@ -13,8 +13,8 @@ def chosen(results: Results, algorithm: str | None = None) -> dict[int, pd.DataF
     """By batch size: the share of an epoch's steps in which each rate was taken, epochs × rates, the mean over seeds.
 
     Arms that have the same rate, and differ in something else, count together; the columns are numbered as the rates of
-    `rates_of`. What is missing to 1 are steps in which nothing moved; of a race it is the share of steps in which each
-    lane was racing, together more than 1. Of the first algorithm that chooses, if none is named.
+    `rates_of`. What is missing to 1 are steps in which nothing moved. Of the first algorithm that chooses, if none is
+    named.
     """
     algorithm = algorithm or next(iter(results.arm_values), None)
     if results.arms.empty or results.metrics.empty or algorithm not in results.arm_values:

@@ -12,11 +12,10 @@ from hotswap.studies.algorithms import (
     Family,
     HotSwapFamily,
     Look,
-    RaceFamily,
     SgdFamily,
     VsgdFamily,
 )
-from hotswap.studies.extensions import CITED, CONFIRMATION, EXTENSIONS, RACES, RACES_50, STUDIES
+from hotswap.studies.extensions import CITED, CONFIRMATION, EXTENSIONS, STUDIES
 from hotswap.studies.networks import NETWORKS, ConvolutionalSpec, Network, NetworkSpec
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.plan import Unit, plan
@@ -35,8 +34,6 @@ __all__ = [
     "EXTENSIONS",
     "NETWORKS",
     "PAPER",
-    "RACES",
-    "RACES_50",
     "STUDIES",
     "AdaDeltaFamily",
     "AdamFamily",
@@ -48,7 +45,6 @@ __all__ = [
     "Look",
     "Network",
     "NetworkSpec",
-    "RaceFamily",
     "RunSpec",
     "SgdFamily",
     "StudySpec",

@@ -6,9 +6,8 @@ about the paper's algorithm, which is the family `paper`; those at the end of th
 search together, which is where combinations were looked for that are ahead early and late.
 
 `CONFIRMATION` trains what was chosen from those results once more, from first weights that had no part in the choice.
-`FIRST` sets the search of the paper's prose beside that of its pseudo-code. `RACES` and `RACES_50` let rates race over
-many steps instead of trying them in each. `CITED` has what the paper cites, beside AdaDelta, for choosing rates by
-itself, and does not compare with.
+`FIRST` sets the search of the paper's prose beside that of its pseudo-code. `CITED` has what the paper cites, beside
+AdaDelta, for choosing rates by itself, and does not compare with.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from hotswap.bandits import (
     ThompsonSampling,
 )
 from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch
-from hotswap.studies.algorithms import AdaDeltaFamily, HotSwapFamily, RaceFamily, VsgdFamily
+from hotswap.studies.algorithms import AdaDeltaFamily, HotSwapFamily, VsgdFamily
 from hotswap.studies.paper import PAPER
 from hotswap.studies.specification.study import StudySpec
 
-__all__ = ["CITED", "CONFIRMATION", "EXTENSIONS", "FIRST", "RACES", "RACES_50", "STUDIES"]
+__all__ = ["CITED", "CONFIRMATION", "EXTENSIONS", "FIRST", "STUDIES"]
 
 FIRST_ENOUGH = Armijo(0.3, when_stuck="smallest")
 ADAM = HotSwapFamily(name="adam_armijo", base="adam", high=1.0, search=FIRST_ENOUGH)
@@ -112,16 +111,10 @@ FIRST = replace(
 )
 """The paper's algorithm with the first rate that lowers the loss, from the proposal and from one rate above it."""
 
-RACES = replace(PAPER, name="races", families=(RaceFamily(),))
-"""Races where the paper's algorithm was measured."""
-
-RACES_50 = replace(RACES, name="races_50", families=(RaceFamily(),), epochs=50)
-"""Shorter ones. They are no part of the long ones: rounds and schedule are shares of all steps."""
-
 CITED = replace(PAPER, name="cited", families=(VsgdFamily(),))
 """vSGD where the paper's algorithm was measured."""
 
 STUDIES: Mapping[str, StudySpec] = MappingProxyType(
-    {study.name: study for study in (PAPER, EXTENSIONS, CONFIRMATION, FIRST, RACES, RACES_50, CITED)}
+    {study.name: study for study in (PAPER, EXTENSIONS, CONFIRMATION, FIRST, CITED)}
 )
 """The studies that come with hotswap, by name."""

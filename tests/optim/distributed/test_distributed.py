@@ -96,20 +96,6 @@ def test_steps_without_trials_agree_and_go_on_from_a_distributed_checkpoint(run:
             assert found == {"same": True, "collectives": [1], "resumed": True, "back": True}, name
 
 
-def test_a_race_is_one_race(run: Run, tmp_path: Path) -> None:
-    """The first lane has no loss in the second process alone, and is out in both."""
-    first, second = run("race", 2, tmp_path)
-    assert first == second
-    for name, found in first.items():
-        assert found["living"] == [4] * 10 + [3] * 2 + [2] * 12 + [1] * 16, name
-        assert found["standings"][0] == "out: its loss was not finite", name
-        assert found["base"] == ("SGD" if "two" in name else "AdamW"), name
-        assert found["same"], name
-        assert found["alone"], name
-        assert found["resumed"], name
-        assert found["decisions"] < 15, name  # of 40 steps, and of 23 again: rounds, and looks every ten steps
-
-
 def test_a_process_whose_loss_is_not_a_number(run: Run, tmp_path: Path) -> None:
     for result in run("nan", 2, tmp_path):
         assert result["stayed"]

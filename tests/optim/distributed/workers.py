@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from torch.nn.parallel import DistributedDataParallel
 from hotswap import Guard, HotSwap, HotSwapSGD, LossError, NoSearch, UnsupportedError, accumulate, log_grid
 from hotswap.optim.probing.stale_gradients import StaleGradients
 from tests.living import new_objects_only
-from tests.optim.distributed.races import STEPS, raced
 from tests.searches.searches import Listening
 
 Task = Callable[[int, int, Path], Any]
@@ -396,20 +394,6 @@ def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return found
 
 
-def race(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """Replicas and shards: one race, whose winner is the run that would have been trained alone."""
-    found, batches = {}, minibatches(rank, STEPS, uneven=False)
-    builds = {"replicas": lambda: DistributedDataParallel(plain_network()), "shards": sharded}
-    for (name, build), several in product(builds.items(), (False, True)):
-        with counted_collectives() as counted:
-            net, told = raced(build, rank, batches, folder / f"{name}-{rank}.pt", several=several)
-        weights = whole(net.parameters())
-        others = {key: torch.equal(weights, whole(told.pop(key).parameters())) for key in ("resumed", "alone")}
-        own = {"decisions": counted[0], "same": same_everywhere(weights)}
-        found[f"{name}, {'two bases' if several else 'one base'}"] = {**told, **others, **own}
-    return found
-
-
 def flattened(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """torch's first way of sharding is refused."""
     shared = FullyShardedDataParallel(plain_network(), use_orig_params=True, device_id=torch.device("cpu"))
@@ -539,7 +523,6 @@ TASKS: dict[str, Task] = {
     "half": half,
     "slope": slope,
     "fewer": fewer,
-    "race": race,
     "flattened": flattened,
     "nan": nan,
     "accumulated": accumulated,

@@ -96,25 +96,9 @@ def test_an_exception_between_trials_restores_everything() -> None:
     assert not probe.is_open
 
 
-@torch.no_grad()
-def test_a_search_may_move_the_parameters_in_its_own_way() -> None:
-    """As a race between whole copies of a model does."""
-    net = noisy()
-    probe, start = probe_of(net), weights(net)
-    with probe:
-        found = probe.gradient_pass(request(net))
-        probe.save()
-        assert probe.loss_here() == pytest.approx(found.seen)
-        for parameter in net.parameters():
-            parameter.mul_(2)
-        assert probe.loss_here() != pytest.approx(found.seen)
-        probe.restore()
-        assert same(weights(net), start)
-
-
 def test_there_is_nothing_to_evaluate_before_the_gradient_pass() -> None:
     probe = probe_of(noisy())
     with pytest.raises(ClosureError, match=r"call gradient_pass\(\) before"), probe:
-        probe.loss_here()
+        probe.loss_at(0)
     with probe, pytest.raises(ClosureError, match="from inside of its own closure"), probe:
         pass

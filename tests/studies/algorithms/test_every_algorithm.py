@@ -26,7 +26,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "adam": {"lr": (0.01, 0.003), "lr_decay": (0.9,), "weight_decay": (0.0, 0.1)},
     "ducb": {"high": 10.0, "low": 1e-3, "count": 9},
     "hotswap": {"high": 10.0, "low": 1e-3, "count": 9},
-    "race": {"count": 3, "rounds": ((0.03, 2), (0.08, 1)), "least": 2, "length": 20},  # rounds of 3 and 4 steps
 }
 
 
@@ -66,8 +65,7 @@ def trained(spec: StudySpec, held: Held, runs: tuple[RunSpec, ...], epochs: rang
 
 
 def weights(assembled: Assembled) -> dict[str, bytes]:
-    update = assembled.ensemble.update
-    theta = update.theta[update.rows()]
+    theta = assembled.ensemble.update.theta
     return {run.id: row.numpy().tobytes() for run, row in zip(assembled.runs, theta, strict=True)}
 
 

@@ -148,7 +148,7 @@ def test_close_rates_keep_their_own_ids() -> None:
 def test_families_know_their_algorithm() -> None:
     assert [family.algorithm for family in SMALL.families] == ["sgd", "adadelta", "ducb"]
     assert SMALL.algorithms == ("sgd", "adadelta", "ducb")
-    assert tuple(ALGORITHMS) == ("sgd", "adadelta", "ducb", "hotswap", "adam", "race", "vsgd")
+    assert tuple(ALGORITHMS) == ("sgd", "adadelta", "ducb", "hotswap", "adam", "vsgd")
     assert SMALL.family("adadelta") == AdaDeltaFamily(eps=1e-7)
     with pytest.raises(SettingError, match=r"family\('adam'\).*choose from sgd, adadelta, ducb\."):
         SMALL.family("adam")
@@ -424,11 +424,15 @@ def test_a_part_survives_json() -> None:
         ({"network": 3}, "network 3 is not a table of settings."),
         (
             {"families": [{"algorithm": "lion"}]},
-            "families[0] algorithm is 'lion'; it must be one of sgd, adadelta, ducb, hotswap, adam, race, vsgd.",
+            "families[0] algorithm is 'lion'; it must be one of sgd, adadelta, ducb, hotswap, adam, vsgd.",
+        ),
+        (
+            {"families": [{"algorithm": "race", "count": 6}]},
+            "families[0] algorithm: studies no longer train races; `python -m benchmarks.paper_races` trains races",
         ),
         (
             {"families": [3]},
-            "families[0] algorithm is None; it must be one of sgd, adadelta, ducb, hotswap, adam, race, vsgd.",
+            "families[0] algorithm is None; it must be one of sgd, adadelta, ducb, hotswap, adam, vsgd.",
         ),
         ({"network": {"name": "resnet"}}, "network: there is no network 'resnet'; there are perceptron, convolutional"),
         ({"families": [{"algorithm": "ducb", "count": 0}]}, "families[0] count is 0; it must be a whole number"),

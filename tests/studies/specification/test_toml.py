@@ -20,7 +20,6 @@ from hotswap.studies import (
     DucbFamily,
     HotSwapFamily,
     NetworkSpec,
-    RaceFamily,
     SgdFamily,
     StudySpec,
     VsgdFamily,
@@ -51,7 +50,6 @@ def test_the_example_loads(file: Path) -> None:
             DucbFamily(),
             HotSwapFamily(search=FirstDecrease()),
             AdamFamily(lr=(0.01, 0.001)),
-            RaceFamily(length=30),
             VsgdFamily(),
         ),
         batch_sizes=(32, 64),
@@ -119,22 +117,30 @@ WRONG = {
     ),
     "unknown algorithm": (
         TOP + "[lion]\nlr = 0.1\n",
-        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race, vsgd.",
+        "has no table 'lion'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, vsgd.",
+    ),
+    "races": (
+        TOP + "[race]\nhigh = 0.1\n",
+        "[race]: studies no longer train races; `python -m benchmarks.paper_races` trains races on the paper's "
+        "problem.",
+    ),
+    "races of another name": (
+        TOP + '[mine]\nalgorithm = "race"\n',
+        "[mine]: studies no longer train races; `python -m benchmarks.paper_races` trains races on the paper's "
+        "problem.",
     ),
     "misspelt algorithm": (
         TOP + "[adadleta]\n",
-        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, race, vsgd "
+        "has no table 'adadleta'; the valid tables are network, sgd, adadelta, ducb, hotswap, adam, vsgd "
         "(nearest: adadelta).",
     ),
     "no algorithm": (
         TOP + "[network]\n",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race], "
-        "[vsgd].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [vsgd].",
     ),
     "empty file": (
         "",
-        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [race], "
-        "[vsgd].",
+        "there is no algorithm; add at least one table of [sgd], [adadelta], [ducb], [hotswap], [adam], [vsgd].",
     ),
     "key below a table": (
         TOP.replace("epochs = 3\n", "") + SGD + "epochs = 3\n",
@@ -160,7 +166,7 @@ WRONG = {
     ),
     "unknown algorithm of a named family": (
         TOP + '[mine]\nalgorithm = "lion"\n',
-        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam, race, vsgd.",
+        "[mine] algorithm: there is no algorithm 'lion'; there are sgd, adadelta, ducb, hotswap, adam, vsgd.",
     ),
     "a named family of a wrong setting": (
         TOP + '[mine]\nalgorithm = "hotswap"\ndiscount = 0.9\n',

@@ -67,13 +67,8 @@ class Training:
 
     @property
     def cost(self) -> float:
-        """Forward-and-backward passes so far, all trials and lanes among them."""
+        """Forward-and-backward passes so far, all trials among them."""
         return self._clock.cost
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the budget is spent, or nothing is left to do with it."""
-        return self.cost >= self.task.steps
 
     def measure(self) -> Measures:
         """How good the network is that the method would hand over now. Measuring costs nothing."""

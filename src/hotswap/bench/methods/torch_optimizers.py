@@ -44,7 +44,7 @@ class AdamW(TorchOptimizer):
 
 @METHODS.register("adamw_cosine")
 class AdamWCosine(Method):
-    """The same rate with the schedule that most training programs add: it needs to know the length, as races do."""
+    """The same rate with the schedule that most training programs add: it needs to know the length."""
 
     title = "AdamW with cosine"
     first = Configuration(

@@ -4,7 +4,6 @@ from hotswap.ensemble.updates.base import Tally, Update
 from hotswap.ensemble.updates.directions import AdamDirection, Direction, Momentum, Plain
 from hotswap.ensemble.updates.elementwise import Elementwise, UpdateRule
 from hotswap.ensemble.updates.hot_swapped import HotSwapped
-from hotswap.ensemble.updates.raced import Raced
 from hotswap.ensemble.updates.sgd import Sgd
 from hotswap.ensemble.updates.variants import Variant
 from hotswap.ensemble.updates.vsgd import Vsgd
@@ -16,7 +15,6 @@ __all__ = [
     "HotSwapped",
     "Momentum",
     "Plain",
-    "Raced",
     "Sgd",
     "Tally",
     "Update",

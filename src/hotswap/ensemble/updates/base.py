@@ -53,24 +53,15 @@ class Tally:
 
 
 class Update(ABC):
-    """The parameters of R runs and what trains them.
+    """The parameters of R runs and what trains them. `theta` has a row for each run."""
 
-    `theta` has a row for each run. Where it has more, `runs` says how many runs there are, and `rows` which is whose.
-    """
-
-    def __init__(
-        self, model: Model, theta: Tensor, sums: Sequence[str] = (), arms: int = 0, runs: int | None = None
-    ) -> None:
+    def __init__(self, model: Model, theta: Tensor, sums: Sequence[str] = (), arms: int = 0) -> None:
         self.model, self.theta = model, theta
         self.watched = True
-        self.tally = Tally.zero(len(theta) if runs is None else runs, arms, sums, theta.device)
+        self.tally = Tally.zero(len(theta), arms, sums, theta.device)
 
     def begin(self, steps: int) -> None:  # noqa: B027  # most do not care
         """Called by the ensemble before anything is trained: an epoch has so many steps."""
-
-    def rows(self) -> Tensor:
-        """`(R,)` by which row of θ each run is measured."""
-        return torch.arange(len(self.theta), device=self.theta.device)
 
     @abstractmethod
     def parts(self) -> dict[str, Callable[[Tensor, Tensor], None]]:

@@ -5,6 +5,6 @@
 buffers), `stale_gradients` (gradients that were there before), and `agreement` (over processes).
 """
 
-from hotswap.optim.probing.probe import ClosureChecks, Probe, StartPoint, nearly_the_same
+from hotswap.optim.probing.probe import ClosureChecks, Probe, StartPoint
 
-__all__ = ["ClosureChecks", "Probe", "StartPoint", "nearly_the_same"]
+__all__ = ["ClosureChecks", "Probe", "StartPoint"]

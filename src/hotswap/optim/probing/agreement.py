@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,15 +43,6 @@ class Agreement:
         shared = loss.to(self._device(), copy=True)  # the all-reduce writes to it, and the loss is the user's
         dist.all_reduce(shared, group=self.group)
         return shared.item() / dist.get_world_size(self.group)
-
-    def means(self, losses: Sequence[float]) -> list[float]:
-        """The means of several losses over all processes, by one all-reduce."""
-        if not self.active():
-            return list(losses)
-        shared = torch.tensor(losses, dtype=torch.float64, device=self._device())
-        dist.all_reduce(shared, group=self.group)
-        found: list[float] = (shared / dist.get_world_size(self.group)).tolist()
-        return found
 
     def all(self, holds: bool) -> bool:
         """Whether something holds in all processes."""

@@ -5,7 +5,6 @@ On a GPU a few kernel launches do it, however many buffers there are, because th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -124,29 +123,6 @@ class BufferSnapshot:
         for tensor, copy in (*pairs, *self._single):
             if tensor.shape != copy.shape:
                 tensor.resize_(copy.shape)
-
-    def by_buffer(self) -> dict[Tensor, Tensor]:
-        """The copies by the buffers that they are of."""
-        pairs = [pair for group in self._groups for pair in zip(*group, strict=True)]
-        return dict([*pairs, *self._single])
-
-    def copies(self) -> dict[str, Tensor]:
-        """The copies by name: the number of the owner and the buffer's name in it."""
-        copy_of, places = self.by_buffer(), iter(zip(self._names, self._tensors, strict=True))
-        return {
-            f"{number}.{name}": copy_of[tensor]
-            for number, count in enumerate(self._counts)
-            for name, tensor in islice(places, count)
-            if tensor is not None and tensor in copy_of
-        }
-
-    def overwrite(self, values: Mapping[str, Tensor]) -> None:
-        """Give copies other values, by the names that `copies` gives them; those without one stay as they are."""
-        for name, copy in self.copies().items():
-            if name in values:
-                if copy.shape != values[name].shape:
-                    copy.resize_(values[name].shape)
-                copy.copy_(values[name])
 
     def sizes(self) -> list[list[torch.Size]]:
         """The shapes of all copies."""

@@ -39,15 +39,14 @@ _in_trial: ContextVar[bool] = ContextVar("hotswap_in_trial", default=False)
 
 
 def in_trial() -> bool:
-    """Whether the closure that asks is being evaluated for a trial, or for a lane of a race that does not lead: do not
-    log, count or plot there."""
+    """Whether the closure that asks is being evaluated for a trial: do not log, count or plot there."""
     return _in_trial.get()
 
 
 @contextmanager
-def as_trial(trial: bool = True) -> Iterator[None]:
+def as_trial() -> Iterator[None]:
     """Inside, `in_trial()` says so."""
-    token = _in_trial.set(trial)
+    token = _in_trial.set(True)
     try:
         yield
     finally:

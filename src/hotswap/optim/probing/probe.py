@@ -63,7 +63,7 @@ from hotswap.optim.user_warnings import (
     warn_of_the_same_loss,
 )
 
-__all__ = ["ClosureChecks", "Probe", "StartPoint", "nearly_the_same"]
+__all__ = ["ClosureChecks", "Probe", "StartPoint"]
 
 DISTRIBUTED = dist.is_available()
 
@@ -93,7 +93,7 @@ class ClosureChecks:
         return self.enabled and self.searches in CHECKED_SEARCHES and "another loss" not in self.warned
 
 
-def nearly_the_same(loss: float, other: float, dtype: torch.dtype) -> bool:
+def _nearly_the_same(loss: float, other: float, dtype: torch.dtype) -> bool:
     """Whether two losses may be those of one minibatch at the same parameters, but for rounding."""
     return math.isclose(loss, other, rel_tol=3e-2 if dtype in LOW_PRECISION else 1e-3, abs_tol=1e-6)
 
@@ -221,18 +221,16 @@ class Probe:
             self._parameters = []
             self._snapshot.finish()
 
-    def gradient_pass(
-        self, request: Request, *, trials: bool = True, survey: bool = False, read: bool = True
-    ) -> StartPoint:
+    def gradient_pass(self, request: Request, *, trials: bool = True, survey: bool = False) -> StartPoint:
         """The loss and its gradient at the parameters as they are.
 
         Without `trials`, nothing is kept for any. A `survey` notices all the same which modules have buffers that
-        change. A loss that is not `read` stays on its device, and is seen as NaN.
+        change.
         """
         if request.closure is None:
             start = self._start_from_gradients(request, trials=trials)
         else:
-            start = self._start_from_closure(request.closure, request, trials=trials, survey=survey, read=read)
+            start = self._start_from_closure(request.closure, request, trials=trials, survey=survey)
         if self._several:
             start = start._replace(seen=self._agreement.mean(start.seen))
         self._start = start
@@ -311,27 +309,20 @@ class Probe:
         self.setters.keep()
         self._taken = True
 
-    def take_untried(self, arm: int, factor: float = 1.0) -> None:
-        """Let the base take one step with an arm's values, from the gradient pass on, without having tried it.
-
-        `factor` scales its rate.
-        """
+    def take_untried(self, arm: int) -> None:
+        """Let the base take one step with an arm's values, from the gradient pass on, without having tried it."""
         self._snapshot.drop()
         self.setters.to(arm)
-        self._step_of_the_base(arm, factor)
+        self._step_of_the_base(arm)
         self.setters.keep()
         self._taken = True
 
-    def _step_of_the_base(self, arm: int, factor: float = 1.0) -> None:
+    def _step_of_the_base(self, arm: int) -> None:
         if self.clipping.active:
             self.clipping(self.parameters(), self._unrounded)
-        values = self.move.base_values(arm)
-        if factor != 1.0 and "lr" in self.base.param_groups[0]:
-            rate = values.get("lr", self.move.initial_lr)
-            values = {**values, "lr": rate * factor}  # type: ignore[operator]  # a rate is a number
         with (
             self.move.masters.stepped(self.base, self._unrounded),
-            with_values(self.base, values, self.move.scale),
+            with_values(self.base, self.move.base_values(arm), self.move.scale),
         ):
             step_of_base(self.base)
 
@@ -339,10 +330,6 @@ class Probe:
         """Put the parameters back to θ, bit for bit."""
         self.move.back()
         self._arm = None
-
-    def loss_here(self) -> float:
-        """The trial closure's loss at the parameters as they are, for searches that move them in ways of their own."""
-        return self._evaluate(None)
 
     def _evaluate(self, arm: int | None, earlier: Tensor | None = None) -> float:
         """The trial closure's loss at an arm's candidate, or where the parameters are.
@@ -379,14 +366,12 @@ class Probe:
 
     # --- the start point ----------------------------------------------------------------------------------------------
 
-    def _start_from_closure(
-        self, closure: Closure, request: Request, *, trials: bool, survey: bool, read: bool
-    ) -> StartPoint:
+    def _start_from_closure(self, closure: Closure, request: Request, *, trials: bool, survey: bool) -> StartPoint:
         parameters = self._parameters = self.parameters()
         recorded = trials or survey
         unused = self._stale.unused(parameters)
         with self._snapshot.recording(parameters, restart=True) if recorded else self._snapshot.unrecorded():
-            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader if read else None)
+            passed = run_gradient_pass(closure, parameters, self.loss_scale, unused, self._reader)
             if request.after_backward is not None:
                 with torch.enable_grad():
                     request.after_backward()
@@ -401,8 +386,7 @@ class Probe:
         elif trials and request.trial_closure is not None:
             self._trial_closure, self._needs_grad = request.trial_closure, False
             self.judges_apart, self._given = True, request.loss
-        seen = self._reader.read(passed.loss) if read else math.nan
-        return StartPoint(passed.loss, seen, passed.aux, passed.overflow)
+        return StartPoint(passed.loss, self._reader.read(passed.loss), passed.aux, passed.overflow)
 
     def _evaluate_at_start(self) -> float:
         """The trial closure's loss at the start point, without letting it touch the gradients."""
@@ -469,7 +453,7 @@ class Probe:
         assert start is not None  # there was a gradient pass
         to_beat = start.seen if self.to_beat is None else self.to_beat
         again = self._evaluate(None, earlier=start.loss)
-        if not nearly_the_same(again, to_beat, start.loss.dtype):
+        if not _nearly_the_same(again, to_beat, start.loss.dtype):
             self.checks.warned.add("another loss")
             warn_of_another_loss(to_beat, again, recorded=self._recorded)
 
@@ -509,14 +493,11 @@ class Probe:
         """Forget a recorded gradient pass that no step will use."""
         self._snapshot.drop()
 
-    def step_without_loss(self, arm: int, factor: float = 1.0) -> None:
-        """Let the base take one step with an arm's values, from the gradients that are in `.grad`.
-
-        `factor` scales its rate.
-        """
+    def step_without_loss(self, arm: int) -> None:
+        """Let the base take one step with an arm's values, from the gradients that are in `.grad`."""
         self._snapshot.drop()
         self.setters.to(arm)
-        self._step_of_the_base(arm, factor)
+        self._step_of_the_base(arm)
         self.setters.keep()
         self._stale.by_closure = False
         self._stale.mark_used(self.parameters())
@@ -524,14 +505,6 @@ class Probe:
     def buffers(self) -> list[BufferDict]:
         """The dictionaries of buffers of the modules that a step looks after, outside of a step."""
         return self._snapshot.buffers(self.parameters())
-
-    def random_numbers(self) -> list[Tensor]:
-        """The states of the random generators that a gradient pass may use."""
-        return self._snapshot.random_numbers(self.parameters())
-
-    def draw_again(self, numbers: list[Tensor]) -> None:
-        """Let the next gradient pass draw the same random numbers as the one before which `numbers` were read."""
-        self._snapshot.draw_again(numbers)
 
 
 def _device_of(base: Optimizer) -> torch.device:

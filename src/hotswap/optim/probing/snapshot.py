@@ -125,15 +125,6 @@ class StateSnapshot:
         self._modules = self._finder.inventory(parameters, self._modules)
         return self._modules.buffers()
 
-    def random_numbers(self, parameters: list[Tensor]) -> list[Tensor]:
-        """The states of the generators now."""
-        self._random.survey({parameter.device for parameter in parameters})
-        return self._random.read()
-
-    def draw_again(self, numbers: list[Tensor]) -> None:
-        """Set the generators back to states that `random_numbers` has read."""
-        self._random.write(numbers)
-
     def record_here(self, parameters: list[Tensor]) -> None:
         """The step ends with what is there now, and its trials begin with it, unless a gradient pass was recorded."""
         if self._states is None:

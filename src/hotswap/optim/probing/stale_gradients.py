@@ -165,7 +165,7 @@ class GradientWatch:
 def refuse_addition() -> NoReturn:
     """Raise for a closure whose backward adds to gradients that no step has used."""
     raise UnsupportedError(
-        "The closure calls backward() on top of gradients that were accumulated before this step, so a search or a "
-        "race would judge on the last minibatch only; give all of them to one step with hotswap.accumulate, or call "
+        "The closure calls backward() on top of gradients that were accumulated before this step, so a search would "
+        "judge on the last minibatch only; give all of them to one step with hotswap.accumulate, or call "
         "optimizer.zero_grad() first if those gradients are not meant."
     )

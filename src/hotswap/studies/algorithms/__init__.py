@@ -9,7 +9,6 @@ from hotswap.studies.algorithms.sgd import SgdFamily
 from hotswap.studies.algorithms.adadelta import AdaDeltaFamily  # isort: skip  # the order in which files are shown
 from hotswap.studies.algorithms.hot_swapping import DucbFamily, HotSwapFamily  # isort: skip
 from hotswap.studies.algorithms.adam import AdamFamily  # isort: skip
-from hotswap.studies.algorithms.race import RaceFamily  # isort: skip
 from hotswap.studies.algorithms.vsgd import VsgdFamily  # isort: skip
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Family",
     "HotSwapFamily",
     "Look",
-    "RaceFamily",
     "SgdFamily",
     "VsgdFamily",
     "family_from_dict",

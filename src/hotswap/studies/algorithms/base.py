@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hotswap.studies.specification.study import RunSpec
 
 
-__all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict"]
+__all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict", "refuse_races"]
 
 Marker = Literal["circle", "triangle", "square", "diamond"]
 Dashes = Literal["solid", "dashed", "dotted"]
@@ -126,20 +126,9 @@ class Family(Settings, ABC):
         """In which order the rows of θ hold the runs; the update may want runs together that are alike."""
         return list(range(len(runs)))
 
-    def planned_for(self, epochs: int) -> Family:
-        """The family as part of a study of so many epochs: itself, unless that decides what its runs do."""
-        return self
-
-    def copies(self) -> int:
-        """How many rows of θ a run has."""
-        return 1
-
     @abstractmethod
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
-        """What trains the runs, whose parameters are the rows of `theta` `(R, P)`.
-
-        Where a run has several, all runs are there once, and then once more, as often as `copies` says.
-        """
+        """What trains the runs, whose parameters are the rows of `theta` `(R, P)`."""
 
     def together(self) -> tuple[object, ...] | None:
         """Families for which this is equal are trained as one, by `update_together`; None: the family is alone."""
@@ -190,10 +179,20 @@ ALGORITHMS = Algorithms("algorithm", attribute="algorithm")
 """Every algorithm that a study can train."""
 
 
+def refuse_races(algorithm: object, where: str) -> None:
+    """Raise where the algorithm is `race`, which studies do not train any more, unless a user has registered one."""
+    if algorithm == "race" and algorithm not in ALGORITHMS:
+        raise SettingError(
+            f"{where}: studies no longer train races; `python -m benchmarks.paper_races` trains races on the paper's "
+            "problem."
+        )
+
+
 def family_from_dict(stored: object, owner: str) -> Family:
     """The family that `Family.to_dict` wrote; `owner` is whose table it is, for a sentence about what is wrong."""
     table = dict(stored) if isinstance(stored, Mapping) else {}
     algorithm = table.pop("algorithm", None)
+    refuse_races(algorithm, f"{owner} algorithm")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         hint = f" {LOAD_HINT}" if isinstance(algorithm, str) else ""
         raise SettingError(f"{owner} algorithm is {algorithm!r}; it must be one of {', '.join(ALGORITHMS)}.{hint}")

@@ -70,7 +70,7 @@ def assemble(study: StudySpec, unit: Unit, held: Held) -> Assembled:
     runs = tuple(run for own in rows for run in own)
     model = study.network.model(held.shape, held.classes)
     images = held.tensors.train_x
-    seeds = [run.seed for family, own in zip(families, rows, strict=True) for run in own * family.copies()]
+    seeds = [run.seed for run in runs]
     theta = model.initial(seeds).to(images.device, images.dtype)
     first = families[0]
     if len(families) == 1:

@@ -157,9 +157,6 @@ class StudySpec:
         check.one("epochs", COUNT)
         check.one("data_seed", SEED)
         check.several("set_aside", instance_of(Family), empty=True)
-        for name in ("families", "set_aside"):
-            planned = tuple(family.planned_for(self.epochs) for family in getattr(self, name))
-            object.__setattr__(self, name, planned)
         self._check_one_family_each(check)
         self._check_minibatches_are_full(check)
 

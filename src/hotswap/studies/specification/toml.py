@@ -13,6 +13,7 @@ from hotswap.data import DATASETS
 from hotswap.errors import SettingError
 from hotswap.registry import LOAD_HINT
 from hotswap.studies.algorithms import ALGORITHMS, Family
+from hotswap.studies.algorithms.base import refuse_races
 from hotswap.studies.networks import NETWORKS, NetworkSpec, network_from_dict
 from hotswap.studies.specification.settings import FieldError, Settings, build, unknown
 from hotswap.studies.specification.study import StudySpec
@@ -37,6 +38,8 @@ def load_study(path: str | os.PathLike[str]) -> StudySpec:
     settings: dict[str, Any] = {"train_images": None}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in _document(file).items():
+        if isinstance(value, dict):
+            refuse_races(value.get("algorithm", key), f"{file}: [{key}]")
         if key == "network" or _is_family(key, value):
             tables[key] = _table(key, value, file)
         elif key in KEYS:
