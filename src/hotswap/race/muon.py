@@ -24,6 +24,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic polynomial that moves every singular value to about 1."""
 
 ITERATIONS = 5
+CAUTIOUS = 0
 
 STACKED = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
 """How many matrices a recurrent layer stacks in one parameter: one for each gate."""
@@ -131,7 +132,12 @@ class Muon(Optimizer):
             for piece, shape, p in zip(pieces, shapes, parameters, strict=True)
         ]
         if group["weight_decay"]:
-            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            import hotswap.race.muon as here
+            if here.CAUTIOUS:
+                for p, b in zip(parameters, back, strict=True):
+                    p.mul_(1 - group["lr"] * group["weight_decay"] * (p * b > 0))
+            else:
+                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(parameters, back, alpha=-group["lr"] * scale)
 
     def _momentum(self, p: Tensor) -> Tensor:

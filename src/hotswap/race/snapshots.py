@@ -39,20 +39,23 @@ def _pinned(like: Tensor) -> Tensor:
         return torch.empty_like(like, device="cpu")
 
 
-def copied(thing: Any, copy: Callable[[Tensor, object], Tensor], old: Any = None) -> Any:
-    """The same nest of containers, whose tensors are copies; `old` is an earlier copy whose memory can be used again."""
+def copied(thing: Any, copy: Callable[[Tensor, object], Tensor], old: Any = None, *, mark: bool = False) -> Any:
+    """The same nest of containers, whose tensors are copies; `old` is an earlier copy whose memory can be used again.
+
+    mark: whether numbers that are on a device are marked, so that they come back there.
+    """
     if isinstance(thing, Tensor):
-        if thing.is_cuda and not thing.ndim:
+        if mark and thing.is_cuda and not thing.ndim:
             return {NUMBER: copy(thing, old[NUMBER] if isinstance(old, dict) else None)}
         return copy(thing, old)
     if isinstance(thing, dict):
         if NUMBER in thing:
             return copy(thing[NUMBER].reshape(1), old.reshape(1) if isinstance(old, Tensor) else None).reshape(())
         earlier = old if isinstance(old, dict) else {}
-        return {key: copied(value, copy, earlier.get(key)) for key, value in thing.items()}
+        return {key: copied(value, copy, earlier.get(key), mark=mark) for key, value in thing.items()}
     if isinstance(thing, list | tuple):
         before = old if isinstance(old, list | tuple) and len(old) == len(thing) else [None] * len(thing)
-        return type(thing)(copied(value, copy, one) for value, one in zip(thing, before, strict=True))
+        return type(thing)(copied(value, copy, one, mark=mark) for value, one in zip(thing, before, strict=True))
     return thing
 
 
@@ -65,7 +68,7 @@ def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> 
         "groups": [{name: v for name, v in group.items() if name != "params"} for group in optimizer.param_groups],
         "attributes": {name: v for name, v in vars(optimizer).items() if name not in TORCHS and _is_plain(v)},
     }
-    return copied(now, hosted, old)
+    return copied(now, hosted, old, mark=True)
 
 
 def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
