@@ -1,53 +1,42 @@
-"""The demo's picture: how the losses fell, and which rates were chosen on the way."""
+"""The demo's picture: training loss and test error over the cost, with the moments at which the race dropped lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
+from numpy.typing import NDArray
 
-from hotswap.demo.training import Outcome
+from hotswap.demo.training import Outcome, Point
 from hotswap.files import replacing
 
 __all__ = ["draw", "save"]
 
-# Okabe and Ito's colours, told apart by colour-blind readers; line styles tell them apart in grey.
-HOT = ("#D55E00", "#E69F00", "#009E73")
-ADAPTIVE = ("#0072B2", "#56B4E9")
-GREYS = ("#000000", "#555555", "#888888", "#AAAAAA")
-STYLES = ("-", "--", "-.", ":")
+# Okabe and Ito's colours, told apart by colour-blind readers; names beside the curves tell them apart in grey.
+RACE = "#D55E00"
+OTHERS = ("#0072B2", "#009E73", "#8A6FA8", "#56B4E9")
+QUIET = "#555555"
 
-WORST_LOSS = 3.0  # guessing one of ten classes at random costs 2.3
-WORST_ERROR = 0.2
+APART = 0.055
+"""Distance of two names at least, as a share of the height."""
+
+Floats = NDArray[np.float64]
 
 
 def draw(outcomes: Sequence[Outcome], title: str) -> Figure:
-    """Training loss, test error and chosen rates, side by side."""
-    with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(13, 4.6), layout="constrained")
-        left, middle, right = figure.subplots(1, 3)
-        looks = _looks(outcomes)
-        for outcome, (colour, style, width) in zip(outcomes, looks, strict=True):
-            epochs = np.arange(1, len(outcome.train_losses) + 1)
-            off = "" if min(outcome.train_losses) < WORST_LOSS else " (off the scale)"
-            line = {"color": colour, "linestyle": style, "linewidth": width, "label": outcome.name + off}
-            line["marker"] = "o" if len(epochs) == 1 else ""  # one epoch makes no line
-            left.plot(epochs, outcome.train_losses, **line)
-            middle.plot(epochs, 100 * np.array(outcome.test_errors), **line)
-        _finish(left, "Training loss (mean over the epoch)", "epoch")
-        _finish(middle, "Test error, %", "epoch")
-        left.set_ylim(top=WORST_LOSS)  # a run that failed would squash the others
-        middle.set_ylim(0, min(middle.get_ylim()[1], 100 * WORST_ERROR))
-        for outcome, (colour, _, _) in zip(outcomes, looks, strict=True):
-            if outcome.swaps:
-                _rates(right, outcome, colour)
-        _finish(right, "Rate chosen (median, middle 80 %)", "epoch")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-        figure.suptitle(title)
+    """Training loss and test error over the cost, side by side."""
+    with mpl.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
+        figure = Figure(figsize=(12, 5.2), layout="constrained")
+        left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
+        _panel(left, outcomes, lambda point: point.loss, "Training loss")
+        _panel(right, outcomes, lambda point: 100 * point.error, "Test error, %")
+        figure.suptitle(f"{title}\n", fontsize=13, x=0.01, ha="left")
     return figure
 
 
@@ -57,40 +46,61 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, dpi=150)
 
 
-def _looks(outcomes: Sequence[Outcome]) -> list[tuple[str, str, float]]:
-    looks: list[tuple[str, str, float]] = []
-    hot = plain = adaptive = 0
-    for outcome in outcomes:
-        if outcome.swaps:
-            looks.append((HOT[hot % len(HOT)], STYLES[hot % len(STYLES)], 2.4))
-            hot += 1
-        elif outcome.tuned:
-            looks.append((GREYS[plain % len(GREYS)], STYLES[plain % len(STYLES)], 1.3))
-            plain += 1
-        else:
-            looks.append((ADAPTIVE[adaptive % len(ADAPTIVE)], STYLES[adaptive % len(STYLES)], 1.8))
-            adaptive += 1
-    return looks
+def _panel(axes: Axes, outcomes: Sequence[Outcome], value: Callable[[Point], float], title: str) -> None:
+    shown = [(outcome, colour, *_positive(outcome, value)) for outcome, colour in _coloured(outcomes)]
+    shown = [one for one in shown if len(one[2])]
+    for outcome, colour, passes, values in shown:
+        width, order = (2.8, 4) if outcome.standings else (1.7, 3)
+        dot = "o" if len(passes) == 1 else ""  # one measurement makes no line
+        axes.plot(passes, values, color=colour, marker=dot, linewidth=width, zorder=order)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(axes.get_ylim())  # no mark changes it
+    for outcome, _, passes, values in shown:
+        _mark_drops(axes, outcome, passes, values)
+    _name(axes, [(math.log(values[-1]), outcome.name, colour) for outcome, colour, _, values in shown])
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel("forward-and-backward passes")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,g}"))
+    axes.minorticks_off()
+    axes.grid(visible=True, axis="y", alpha=0.25)
+    axes.tick_params(colors=QUIET)
 
 
-def _rates(axes: Axes, outcome: Outcome, colour: str) -> None:
-    """Quantiles of the rates over quarters of an epoch; steps that did not move are left out."""
-    pieces = np.array_split(np.array(outcome.rates), 4 * len(outcome.train_losses))
-    moved = [piece[piece > 0] for piece in pieces]
-    places = np.linspace(0, len(outcome.train_losses), len(moved), endpoint=False)
-    kept = [
-        (place, *np.quantile(piece, [0.1, 0.5, 0.9])) for place, piece in zip(places, moved, strict=True) if len(piece)
-    ]
-    if not kept:
-        return
-    place, low, middle, high = np.array(kept).T
-    axes.fill_between(place, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(place, middle, color=colour, linewidth=2)
+def _coloured(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, str]]:
+    others = iter(range(len(outcomes)))
+    return [(one, RACE if one.standings else OTHERS[next(others) % len(OTHERS)]) for one in outcomes]
 
 
-def _finish(axes: Axes, title: str, label: str) -> None:
-    if not title.startswith("Test"):
-        axes.set_yscale("log")
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set_xlabel(label)
-    axes.grid(visible=True, which="major", alpha=0.25)
+def _positive(outcome: Outcome, value: Callable[[Point], float]) -> tuple[Floats, Floats]:
+    """Costs and values that a logarithmic axis can show; a run that has failed has none."""
+    passes = np.array([point.passes for point in outcome.points])
+    values = np.array([value(point) for point in outcome.points])
+    shown = np.isfinite(values) & (values > 0)
+    return passes[shown], values[shown]
+
+
+def _mark_drops(axes: Axes, outcome: Outcome, passes: Floats, values: Floats) -> None:
+    """A ring on the race's curve wherever it dropped lanes, with their names below, where no curve goes."""
+    dropped: dict[int, list[str]] = {}
+    for lane in outcome.standings or ():
+        if lane.dropped_at:
+            dropped.setdefault(lane.dropped_at, []).append(lane.name)
+    for number, step in enumerate(sorted(dropped, reverse=True)):
+        height = float(np.exp(np.interp(np.log(step), np.log(passes), np.log(values))))
+        axes.vlines(step, axes.get_ylim()[0], height, color=RACE, linewidth=0.9, linestyle=":")
+        axes.scatter(step, height, s=50, facecolors="white", edgecolors=RACE, linewidths=2, zorder=5)
+        text, place = f" {', '.join(dropped[step])}\n dropped", (step, 0.025 + 0.1 * number)
+        axes.text(*place, text, color=RACE, fontsize=9, linespacing=1.15, transform=axes.get_xaxis_transform())
+
+
+def _name(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write each contender's name at the end of its curve, no two of them on one another."""
+    low, high = (math.log(limit) for limit in axes.get_ylim())
+    below = -math.inf
+    for height, name, colour in sorted(ends):
+        below = max((height - low) / (high - low), below + APART)
+        weight = "bold" if colour == RACE else "normal"
+        axes.text(1.015, below, name, color=colour, weight=weight, va="center", transform=axes.transAxes)

@@ -1,27 +1,36 @@
-"""Train the same network from the same weights on the same minibatches with different optimizers."""
+"""Train the same network from the same weights on the same minibatches with different optimizers, at the same cost."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
 
 from hotswap.data import Dataset, load_digits, load_mnist
+from hotswap.demo.optimizers import Contender, Rate
 from hotswap.errors import DataError, SettingError
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
-from hotswap.optim import HotSwap, HotSwapSGD
-from hotswap.searches import Backtracking
+from hotswap.optim import HotSwap
+from hotswap.race import Race, Standings
 
-__all__ = ["Contender", "DemoSettings", "Outcome", "contenders", "load_data", "steps_per_epoch", "train"]
+__all__ = ["DemoSettings", "Outcome", "Point", "budget", "load_data", "train"]
 
 TRAIN_IMAGES = 50_000  # the paper trains on the first 50,000
+LOSS_IMAGES = 10_000
+"""Training images, the first ones, on which the training loss is measured."""
+
+POINTS, FIRST_POINT = 25, 0.01
+"""How often a contender is measured, and after which share of its passes first; points grow by a constant factor."""
+
+TRIAL = 1 / 3
+"""Cost of a forward pass alone, in forward-and-backward passes: a backward pass costs twice as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +40,6 @@ class DemoSettings:
     epochs: int = 10
     batch_size: int = 64
     seed: int = 0
-    rates: tuple[float, ...] = (10.0, 1.0, 0.1, 0.01)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -40,13 +48,14 @@ class DemoSettings:
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A name and a way to build the optimizer."""
+class Point:
+    """A measurement of the weights that a contender would hand over now."""
 
-    name: str
-    build: Callable[[Iterable[Tensor]], torch.optim.Optimizer]
-    tuned: bool = False
-    """Whether somebody has to choose its rate: there are several of it, at different rates."""
+    passes: float
+    loss: float
+    """Over the first training images."""
+    error: float
+    """Share of wrong predictions on the test images."""
 
 
 @dataclass
@@ -54,39 +63,32 @@ class Outcome:
     """What one contender did."""
 
     name: str
-    swaps: bool
-    """Whether the optimizer chose its rate itself."""
-    tuned: bool = False
-    """Whether its rate was given; see `Contender`."""
-    train_losses: list[float] = field(default_factory=list)
-    """Mean minibatch loss of each epoch, before each step."""
-    test_errors: list[float] = field(default_factory=list)
-    """Share of wrong test predictions after each epoch."""
-    rates: list[float] = field(default_factory=list)
-    """The rate of each step, for those that choose it."""
-    passes: int = 0
-    """Forward and backward passes."""
-    trials: int = 0
-    """Forward passes beside those."""
+    rate: Rate
+    points: list[Point] = field(default_factory=list)
+    steps: int = 0
+    passes: float = 0.0
+    """Cost in forward-and-backward passes, trials among them."""
     seconds: float = 0.0
-    """Training time, tests not counted."""
+    """Training time, without measurements."""
+    rates: list[float] = field(default_factory=list)
+    """The rate of each step that moved, of a contender that chooses it for each; the last one, of the others."""
+    standings: Standings | None = None
+    """Of a race."""
+
+    @property
+    def end(self) -> Point:
+        """The last measurement."""
+        return self.points[-1]
 
 
-def steps_per_epoch(data: Dataset, settings: DemoSettings) -> int:
-    """How many whole minibatches there are."""
-    return min(TRAIN_IMAGES, len(data.train_images)) // settings.batch_size
-
-
-def contenders(settings: DemoSettings) -> list[Contender]:
-    """Hot swapping as in the paper, with one arm of headroom, AdamW as torch has it, AdaDelta as in the paper, SGD at
-    several rates."""
-    return [
-        Contender("HotSwapSGD", HotSwapSGD),
-        Contender("HotSwapSGD, headroom 1", lambda p: HotSwapSGD(p, search=Backtracking(headroom=1))),
-        Contender("AdamW", torch.optim.AdamW),
-        Contender("AdaDelta", lambda p: torch.optim.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6)),
-        *(Contender(f"SGD, rate {rate:g}", partial(torch.optim.SGD, lr=rate), tuned=True) for rate in settings.rates),
-    ]
+def budget(data: Dataset, settings: DemoSettings) -> int:
+    """The cost of every run, in forward-and-backward passes over a minibatch."""
+    images = min(TRAIN_IMAGES, len(data.train_images))
+    if images < settings.batch_size:
+        raise SettingError(
+            f"The demo's batch size is {settings.batch_size}, but {data.name} has only {images} training images."
+        )
+    return settings.epochs * (images // settings.batch_size)
 
 
 def load_data(folder: Path | None, report: Callable[[str], None]) -> Dataset:
@@ -99,52 +101,85 @@ def load_data(folder: Path | None, report: Callable[[str], None]) -> Dataset:
 
 
 def train(
-    contender: Contender, data: Dataset, settings: DemoSettings, on_step: Callable[[int, float], None]
+    contender: Contender, data: Dataset, settings: DemoSettings, on_step: Callable[[Outcome, float], None]
 ) -> Outcome:
-    """Train one contender; `on_step` is told the number of steps done and the latest loss."""
-    inputs = torch.from_numpy(data.train_inputs()[:TRAIN_IMAGES])
-    labels = torch.from_numpy(data.train_labels[:TRAIN_IMAGES])
+    """Train one contender until it has spent the budget; `on_step` sees what it has done, and its latest loss."""
+    total = budget(data, settings)
+    inputs, labels = torch.from_numpy(data.train_inputs()[:TRAIN_IMAGES]), torch.from_numpy(data.train_labels)
+    tests = torch.from_numpy(data.test_inputs()), torch.from_numpy(data.test_labels)
     network = multilayer_perceptron((data.features, *PAPER_HIDDEN, data.classes), seed=settings.seed)
-    optimizer = contender.build(network.parameters())
-    outcome = Outcome(contender.name, isinstance(optimizer, HotSwap), contender.tuned)
-    order = torch.Generator().manual_seed(settings.seed)
-    steps = steps_per_epoch(data, settings)
-    if steps == 0:
-        raise SettingError(
-            f"The demo's batch size is {settings.batch_size}, but {data.name} has only {len(inputs)} training images."
-        )
-    for _ in range(settings.epochs):
-        began, total = time.perf_counter(), 0.0
-        rows = torch.randperm(len(inputs), generator=order)[: steps * settings.batch_size].view(steps, -1)
-        for number, batch in enumerate(rows, start=1):
-            loss = _step(optimizer, network, inputs[batch], labels[batch], outcome)
-            total += loss
-            on_step(number, loss)
+    optimizer = contender.build(network, total)
+    schedule = contender.schedule(optimizer, total) if contender.schedule else None
+    outcome, points = Outcome(contender.name, contender.rate), _points(total)
+    batches = _batches(len(inputs), settings)
+    while outcome.passes < total:
+        batch = next(batches)
+        began = time.perf_counter()
+        loss = _step(optimizer, network, inputs[batch], labels[batch], outcome)
+        if schedule is not None:
+            schedule.step()
         outcome.seconds += time.perf_counter() - began
-        outcome.train_losses.append(total / steps)
-        outcome.test_errors.append(_test_error(network, data))
+        if points and outcome.passes >= points[0]:
+            points = [point for point in points if point > outcome.passes]
+            outcome.points.append(_measured(optimizer, network, (inputs, labels), tests, outcome.passes))
+        on_step(outcome, loss)
+    if isinstance(optimizer, Race):
+        outcome.standings = optimizer.standings()
+        outcome.rates = [rate for rate in [outcome.standings[0].rate] if rate is not None]
+    elif not isinstance(optimizer, HotSwap):
+        outcome.rates = [float(optimizer.param_groups[0]["lr"])]
     return outcome
 
 
-def _step(optimizer: torch.optim.Optimizer, network: torch.nn.Module, x: Tensor, y: Tensor, outcome: Outcome) -> float:
+def _points(total: int) -> list[float]:
+    """The costs at which a run is measured, the last one at its end."""
+    grown = [FIRST_POINT ** (1 - number / (POINTS - 1)) for number in range(POINTS)]
+    return [float(passes) for passes in sorted({max(1, round(share * total)) for share in grown})]
+
+
+def _batches(images: int, settings: DemoSettings) -> Iterator[Tensor]:
+    """Minibatches without end, in an order that only the seed decides."""
+    order = torch.Generator().manual_seed(settings.seed)
+    whole = images // settings.batch_size * settings.batch_size
+    while True:
+        yield from torch.randperm(images, generator=order)[:whole].view(-1, settings.batch_size)
+
+
+def _step(optimizer: Optimizer, network: nn.Module, x: Tensor, y: Tensor, outcome: Outcome) -> float:
+    outcome.steps += 1
     if isinstance(optimizer, HotSwap):
         optimizer.step(lambda: cross_entropy(network(x), y))
         record = optimizer.last_step
         assert record is not None
-        outcome.passes, outcome.trials = outcome.passes + 1, outcome.trials + len(record.trials)
-        outcome.rates.append(float(record.values["lr"]))  # type: ignore[arg-type]  # a rate is a float
+        outcome.passes += 1 + TRIAL * len(record.trials)
+        rate = float(record.values["lr"])  # type: ignore[arg-type]  # a rate is a float
+        outcome.rates += [rate] if rate > 0 else []
         return record.loss_before
     outcome.passes += 1
-    optimizer.zero_grad()
     loss = cross_entropy(network(x), y)
     torch.autograd.backward(loss)
-    optimizer.step()
+    if isinstance(optimizer, Race):
+        optimizer.step(loss)
+    else:
+        optimizer.step()
+    optimizer.zero_grad()
     return float(loss.detach())
 
 
 @torch.no_grad()
-def _test_error(network: torch.nn.Module, data: Dataset) -> float:
-    scores = network(torch.from_numpy(data.test_inputs()))
-    if not scores.isfinite().all():
-        return math.nan
-    return float((scores.argmax(1) != torch.from_numpy(data.test_labels)).double().mean())
+def _measured(
+    optimizer: Optimizer,
+    network: nn.Module,
+    training: tuple[Tensor, Tensor],
+    tests: tuple[Tensor, Tensor],
+    passes: float,
+) -> Point:
+    race = optimizer if isinstance(optimizer, Race) else None
+    if race is not None:
+        race.eval()
+    loss = float(cross_entropy(network(training[0][:LOSS_IMAGES]), training[1][:LOSS_IMAGES]))
+    scores = network(tests[0])
+    error = float((scores.argmax(1) != tests[1]).double().mean()) if scores.isfinite().all() else math.nan
+    if race is not None:
+        race.train()
+    return Point(passes, loss, error)
