@@ -7,10 +7,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
+from hotswap.names import RULE, is_name
 from hotswap.registry import LOAD_HINT
 from hotswap.studies.algorithms import ALGORITHMS, Family
 from hotswap.studies.networks import NETWORKS, NetworkSpec, network_from_dict
@@ -37,6 +39,8 @@ def load_study(path: str | os.PathLike[str]) -> StudySpec:
     settings: dict[str, Any] = {"train_images": None}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in _document(file).items():
+        if not is_name(key):
+            raise SettingError(f"{file}: {shortened(key)} cannot be the name of a key or a table; a name has {RULE}.")
         if key == "network" or _is_family(key, value):
             tables[key] = _table(key, value, file)
         elif key in KEYS:
