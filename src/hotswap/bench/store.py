@@ -20,7 +20,7 @@ from typing import Any, Self
 from hotswap.bench.methods import METHODS
 from hotswap.bench.runs import Point, Result, Run
 from hotswap.bench.workloads import SIZES, WORKLOADS, Size
-from hotswap.errors import StudyError
+from hotswap.errors import SettingError, StudyError
 from hotswap.names import check_named
 from hotswap.studies.storage.command import without_folders
 from hotswap.studies.storage.ledger import BENCHMARK, PATIENCE, creating, explained, opened
@@ -195,7 +195,7 @@ def is_current(result: Result) -> bool:
     method = METHODS[run.method]()
     try:
         settings = method.configuration(run.configuration).settings
-    except KeyError:
+    except (KeyError, SettingError):
         return False
     package, wanted = method.package or ("", "")
     return (

@@ -9,15 +9,15 @@ from hotswap.names import one_line
 
 __all__ = ["escaped", "quoted"]
 
-_MARKS = re.compile(r"([\\`*\[\]])")
+_LAYOUT, _MARKS = re.compile(r"([|\[\]])"), re.compile(r"([\\`*])")
 
 
 def escaped(text: str) -> str:
-    """A sentence or cell of our own that may have words of others in it: one line, without HTML and without columns.
+    """A sentence or cell of our own that may have words of others in it: one line without HTML, links and columns.
 
     Its code, in backticks, and its emphasis stay.
     """
-    return html.escape(one_line(text), quote=False).replace("|", "\\|")
+    return _LAYOUT.sub(r"\\\1", html.escape(one_line(text), quote=False))
 
 
 def quoted(text: str) -> str:

@@ -156,7 +156,8 @@ def word() -> Rule:
             raise ValueError
         return value
 
-    return Rule("a word of lower-case letters, digits and underscores, at most 64 of them, that begins with a letter", read)
+    words = "a word of lower-case letters, digits and underscores that begins with a letter, of at most 64 characters"
+    return Rule(words, read)
 
 
 def instance_of(*kinds: type) -> Rule:
