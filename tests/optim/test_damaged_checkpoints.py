@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hotswap import (
     Armijo,
@@ -366,3 +367,16 @@ def test_a_run_that_its_guard_is_about_to_save_can_be_resumed() -> None:
     state["state"][0]["momentum_buffer"] = torch.full((8, 5), float("nan"))
     with pytest.raises(CheckpointError, match=r"momentum_buffer in the state of parameter 0 .* must be finite"):
         plain.load_state_dict(state)
+
+
+def test_hooks_of_all_optimizers_do_not_hear_of_the_steps_with_tiny_tensors() -> None:
+    net, optimizer = trained(BUILDS["groups of AdamW"])
+    seen: list[str] = []
+    hook = register_optimizer_step_pre_hook(lambda *_: seen.append("step"))
+    try:
+        optimizer.load_state_dict(through_a_file(optimizer.state_dict()))
+        assert seen == []
+        train(net, optimizer, batches(1))
+        assert seen
+    finally:
+        hook.remove()
