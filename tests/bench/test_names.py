@@ -62,7 +62,7 @@ def test_tables_with_such_a_name_are_refused(forged: Any, kind: str, name: str, 
         assert re.fullmatch(
             rf"{where}/(runs|points)\.parquet, row \d+: the {kind} is called .+, but a name has .+", said
         )
-        assert "letters from a to z, digits, '_', '-' and '.' only, at most 100" in said
+        assert "letters (a-z, A-Z), digits, '_', '-' and '.' only, at most 100" in said
 
 
 @pytest.mark.parametrize("kind", KINDS)

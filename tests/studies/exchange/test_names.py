@@ -115,7 +115,7 @@ def test_exports_with_such_a_name_are_refused(place: str, name: str, tables: Pat
         ("study", "tuning", tables),
     ):
         told = refused(*words, home=tmp_path)
-        assert re.search(rf"{said} is called .+, but a name has letters from a to z, digits, ", told)
+        assert re.search(rf"{said} is called .+, but a name has letters \(a-z, A-Z\), digits, ", told)
 
 
 LEDGERS: dict[str, tuple[str, str]] = {
