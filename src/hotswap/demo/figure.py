@@ -26,6 +26,9 @@ QUIET = "#555555"
 APART = 0.055
 """Distance of two names at least, as a share of the height."""
 
+LINE = 0.042
+"""Height of a line of small text, as a share of the height."""
+
 Floats = NDArray[np.float64]
 
 
@@ -88,12 +91,15 @@ def _mark_drops(axes: Axes, outcome: Outcome, passes: Floats, values: Floats) ->
     for lane in outcome.standings or ():
         if lane.dropped_at:
             dropped.setdefault(lane.dropped_at, []).append(lane.name)
-    for number, step in enumerate(sorted(dropped, reverse=True)):
+    low, place = axes.get_ylim()[0], 0.025
+    for step in sorted(dropped, reverse=True):
         height = float(np.exp(np.interp(np.log(step), np.log(passes), np.log(values))))
-        axes.vlines(step, axes.get_ylim()[0], height, color=RACE, linewidth=0.9, linestyle=":")
+        axes.vlines(step, low, height, color=RACE, linewidth=0.9, linestyle=":")
         axes.scatter(step, height, s=50, facecolors="white", edgecolors=RACE, linewidths=2, zorder=5)
-        text, place = f" {', '.join(dropped[step])}\n dropped", (step, 0.025 + 0.1 * number)
-        axes.text(*place, text, color=RACE, fontsize=9, linespacing=1.15, transform=axes.get_xaxis_transform())
+        lines = [*sorted(dropped[step]), "dropped"]
+        text = "\n".join(f" {line}" for line in lines)
+        axes.text(step, place, text, color=RACE, fontsize=9, va="bottom", transform=axes.get_xaxis_transform())
+        place += LINE * len(lines) + 0.01
 
 
 def _name(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
