@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt src/hotswap/_version.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
-demo: $(READY) ## train the paper's network with HotSwapSGD, AdamW, AdaDelta and SGD; two to six minutes
+demo: $(READY) ## race the default lanes on MNIST, beside AdamW, Prodigy and HotSwapSGD; two to four minutes
 	@$(BIN)/hotswap demo
 
 browser: ## Debian's Chromium, in which the page is tested, where it may be installed

@@ -168,6 +168,13 @@ def test_fewer_test_images_tell_less() -> None:
     assert "too close to AdamW and Prodigy" in str(few)
 
 
+def test_losses_that_are_nearly_equal_are_not_ranked() -> None:
+    verdict = judge(
+        [race(0.01003, 0.016, *LANES), outcome("AdamW", 0.05, 0.022), outcome("Prodigy", 0.01, 0.03)], 10_000
+    )
+    assert str(verdict).startswith("Prodigy ended with the lowest training loss, within 1 % of the race; the race had")
+
+
 def test_a_run_without_a_race_and_runs_that_failed_are_told() -> None:
     short = judge([race(0.1, 0.02, ("AdamW 0.1", 0, 0)), outcome("AdamW", 0.2, 0.03)], 10_000)
     assert "The run was too short for a race, so AdamW 0.01 trained alone" in str(short)

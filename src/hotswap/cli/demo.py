@@ -86,7 +86,7 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings, passes: 
             progress.update(task, completed=min(passes, int(outcome.passes)), now=f"loss {loss:.3f}{measured}")
 
         outcome = train(contender, data, settings, on_step)
-        progress.update(task, now=f"loss {outcome.end.loss:.2g}, test error {100 * outcome.end.error:.2f} %")
+        progress.update(task, now=f"loss {outcome.end.loss:.3g}, test error {100 * outcome.end.error:.2f} %")
     if outcome.standings is not None:
         out.print(plain(f"\n{outcome.standings}\n"), highlight=False, soft_wrap=True)
     return outcome
@@ -100,7 +100,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     return (
         outcome.name,
         _rate(outcome),
-        f"{outcome.end.loss:.2g}",
+        f"{outcome.end.loss:.3g}",
         f"{100 * outcome.end.error:.2f} %",
         f"{outcome.passes:,.0f}",
         f"{outcome.steps:,}",

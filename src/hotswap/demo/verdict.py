@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hotswap.demo.training import Outcome
 
@@ -12,6 +13,9 @@ __all__ = ["Standout", "Verdict", "judge"]
 
 BASELINE = "AdamW"
 """Whose time the race's is compared with."""
+
+LEVEL = 0.01
+"""Losses that differ by no larger share are level."""
 
 THE_RACE = "the race"
 """What sentences call it."""
@@ -27,7 +31,7 @@ class Standout:
     """Who came after it."""
     next_value: float
     level: tuple[str, ...] = ()
-    """Whose value differs by no more than chance explains."""
+    """Whose loss is within 1 % of it, or whose test error differs by no more than chance explains."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,11 @@ class Verdict:
         if self.loss is None or self.error is None:
             return "No two of them learned anything, so there is nothing to compare."
         loss, error = self.loss, self.error
-        first = f"{loss.name} ended with the lowest training loss, {_below(loss.value, loss.next_value)} {loss.next}'s"
+        if loss.level:
+            below = f"within {100 * LEVEL:.0f} % of {_listed(loss.level)}"
+        else:
+            below = f"{_below(loss.value, loss.next_value)} {loss.next}'s"
+        first = f"{loss.name} ended with the lowest training loss, {below}"
         who = "it also" if error.name == loss.name else error.name
         second = f"{who} had the lowest test error, {100 * error.value:.2f} %"
         if error.level:
@@ -80,8 +88,12 @@ class Verdict:
 def judge(outcomes: Sequence[Outcome], test_images: int) -> Verdict:
     """Decide who ended lowest, and what the race cost."""
     names = [THE_RACE if one.standings else one.name for one in outcomes]
-    losses = _standout([(name, one.end.loss) for name, one in zip(names, outcomes, strict=True)])
-    errors = _standout([(name, one.end.error) for name, one in zip(names, outcomes, strict=True)], test_images)
+    losses = _standout(
+        [(name, one.end.loss) for name, one in zip(names, outcomes, strict=True)], lambda _, lowest: LEVEL * lowest
+    )
+    errors = _standout(
+        [(name, one.end.error) for name, one in zip(names, outcomes, strict=True)], partial(_noise, test_images)
+    )
     race = next((one for one in outcomes if one.standings), None)
     if race is None or race.standings is None:
         return Verdict(test_images, losses, errors)
@@ -99,18 +111,18 @@ def judge(outcomes: Sequence[Outcome], test_images: int) -> Verdict:
     )
 
 
-def _standout(values: Sequence[tuple[str, float]], images: int | None = None) -> Standout | None:
-    """The lowest value; with a number of images values are shares of them, whose noise is known."""
+def _standout(values: Sequence[tuple[str, float]], margin: Callable[[float, float], float]) -> Standout | None:
+    """The lowest value; `margin` is the difference up to which a value is level with the lowest one."""
     finite = sorted((value, name) for name, value in values if math.isfinite(value))
     if len(finite) < 2:
         return None
-    (value, name), (next_value, following), *_ = finite
-    level = () if images is None else tuple(n for v, n in finite[1:] if v - value <= _noise(v, value, images))
-    return Standout(name, value, following, next_value, level)
+    (lowest, name), *others = finite
+    level = tuple(other for value, other in others if value - lowest <= margin(value, lowest))
+    return Standout(name, lowest, others[0][1], others[0][0], level)
 
 
-def _noise(one: float, other: float, images: int) -> float:
-    """Two standard errors of the difference of two shares."""
+def _noise(images: int, one: float, other: float) -> float:
+    """Two standard errors of the difference of two shares of so many images."""
     return 2 * math.sqrt((one * (1 - one) + other * (1 - other)) / images)
 
 
