@@ -24,6 +24,7 @@ class Average:
         self.count = 0
         self.tensors: list[Tensor] = []
 
+    @torch.no_grad()
     def add(self, weights: Sequence[Tensor]) -> None:
         """Take a sample."""
         self.count += 1
