@@ -117,6 +117,15 @@ def test_the_demo_falls_back_to_digits_says_so_and_draws(offline: None, tmp_path
     assert " ".join(sentences.split()) in " ".join(done.output.split())
 
 
+def test_a_demo_that_is_too_short_for_a_race_says_so(offline: None, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["demo", "--epochs", "1", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "The run was too short for a race, so AdamW" in said
+    assert " alone |" in (tmp_path / "results.md").read_text()
+    assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
+
+
 # --- the sentences ----------------------------------------------------------------------------------------------------
 
 

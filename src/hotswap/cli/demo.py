@@ -57,7 +57,7 @@ def demo(
         err.print("Stopped; no figure was written.")
         raise typer.Exit(130) from None
     rows, verdict = [_row(outcome) for outcome in outcomes], str(judge(outcomes, len(data.test_labels)))
-    out.print(_table(rows, f"After {epochs} epoch{'s' if epochs > 1 else ''}' worth of passes"))
+    out.print(_table(rows, f"After {passes:,} passes each"))
     out.print(plain(verdict), highlight=False)
     figure = draw(
         outcomes, f"No learning rate chosen, the same cost for all: {data.name.upper()}, batch size {batch_size}"

@@ -24,6 +24,8 @@ class Rate(Enum):
     """Who chose a learning rate."""
 
     WON = "won"
+    ALONE = "alone"
+    """The first lane's, in a run that was too short to race."""
     DEFAULT = "default"
     ESTIMATED = "estimated"
     MEDIAN = "median"

@@ -125,6 +125,8 @@ def train(
         on_step(outcome, loss)
     if isinstance(optimizer, Race):
         outcome.standings = optimizer.standings()
+        if not any(lane.dropped_at for lane in outcome.standings):
+            outcome.rate = Rate.ALONE
         outcome.rates = [rate for rate in [outcome.standings[0].rate] if rate is not None]
     elif not isinstance(optimizer, HotSwap):
         outcome.rates = [float(optimizer.param_groups[0]["lr"])]
