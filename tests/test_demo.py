@@ -151,7 +151,7 @@ def test_the_sentences_say_who_ended_lowest_and_what_the_race_cost() -> None:
     assert str(verdict) == (
         "The race ended with the lowest training loss, 5.0 times lower than AdamW's; it also had the lowest test "
         "error, 1.60 %, which is below AdamW's by more than chance explains. The race spent 5 % of its passes on 2 "
-        "lanes that it dropped and kept AdamW 0.01; it took 1.20 times as long as AdamW."
+        "lanes that it dropped and kept AdamW 0.01; it took 1.20 times AdamW's processor time."
     )
 
 

@@ -92,7 +92,7 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings, passes: 
     return outcome
 
 
-HEADINGS = ("optimizer", "rate", "train loss", "test error", "passes", "steps", "seconds")
+HEADINGS = ("optimizer", "rate", "train loss", "test error", "passes", "steps", "CPU seconds")
 NOTE = "A pass is forward and backward; a trial of HotSwapSGD is forward only and counts a third of one."
 
 

@@ -69,7 +69,7 @@ class Outcome:
     passes: float = 0.0
     """Cost in forward-and-backward passes, trials among them."""
     seconds: float = 0.0
-    """Training time, without measurements."""
+    """Processor time of training, without measurements: other programs that run at the same time change it little."""
     rates: list[float] = field(default_factory=list)
     """The rate of each step that moved, of a contender that chooses it for each; the last one, of the others."""
     standings: Standings | None = None
@@ -114,11 +114,11 @@ def train(
     batches = _batches(len(inputs), settings)
     while outcome.passes < total:
         batch = next(batches)
-        began = time.perf_counter()
+        began = time.process_time()
         loss = _step(optimizer, network, inputs[batch], labels[batch], outcome)
         if schedule is not None:
             schedule.step()
-        outcome.seconds += time.perf_counter() - began
+        outcome.seconds += time.process_time() - began
         if points and outcome.passes >= points[0]:
             points = [point for point in points if point > outcome.passes]
             outcome.points.append(_measured(optimizer, network, (inputs, labels), tests, outcome.passes))

@@ -50,7 +50,7 @@ class Verdict:
     share: float = 0.0
     """Of the race's passes, those of lanes that it dropped."""
     slower: float | None = None
-    """The race's time over AdamW's."""
+    """The race's processor time over AdamW's."""
 
     def __str__(self) -> str:
         return " ".join(one[0].upper() + one[1:] for one in (self._lowest(), self._cost()) if one)
@@ -82,7 +82,9 @@ class Verdict:
             )
         else:
             said = f"The run was too short for a race, so {self.won} trained alone"
-        return said + ("." if self.slower is None else f"; it took {self.slower:.2f} times as long as {BASELINE}.")
+        return said + (
+            "." if self.slower is None else f"; it took {self.slower:.2f} times {BASELINE}'s processor time."
+        )
 
 
 def judge(outcomes: Sequence[Outcome], test_images: int) -> Verdict:
