@@ -91,7 +91,7 @@ class Contest:
     @property
     def length(self) -> int:
         """Steps of the present turn, or of the present window of the winner."""
-        return self.slots[self.slot][1] if self.winner is None else WINDOW
+        return self.slots[self.slot][1] if self.winner is None and self.slots else WINDOW
 
     def check(self, loss: Tensor | float | None) -> None:
         """Refuse a step that cannot be taken, before anything has changed."""
