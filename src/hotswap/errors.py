@@ -8,7 +8,8 @@
     ├── CheckpointError     (ValueError)    a state that does not belong to this optimizer
     ├── DataError           (RuntimeError)  a data set that cannot be had, or whose bytes are not the right ones
     └── StudyError          (RuntimeError)  a study's or benchmark's folder or tables that cannot be used
-        └── UnitTaken       (RuntimeError)  a unit of a study that another process is training
+        ├── UnitTaken       (RuntimeError)  a unit of a study that another process is training
+        └── UnsafeNameError (RuntimeError)  a name in a file that could lead to another place
 
 Each message is one sentence on what is wrong and where, and one on what to do about it.
 """
@@ -24,6 +25,7 @@ __all__ = [
     "SettingError",
     "StudyError",
     "UnitTaken",
+    "UnsafeNameError",
     "UnsupportedError",
 ]
 
@@ -58,6 +60,10 @@ class DataError(HotSwapError, RuntimeError):
 
 class StudyError(HotSwapError, RuntimeError):
     """The folder of a study or benchmark cannot be used as asked, or what is to be merged into it contradicts it."""
+
+
+class UnsafeNameError(StudyError):
+    """A file has a name that could lead to another place, or become part of a page as something else than text."""
 
 
 class UnitTaken(StudyError):  # noqa: N818 (an everyday outcome of asking, not a failure)

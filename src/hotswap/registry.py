@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from hotswap.errors import SettingError
+from hotswap.names import is_name
 
 __all__ = ["LOAD_HINT", "Registry", "check_class"]
 
@@ -43,11 +44,11 @@ class Registry(Mapping[str, T], Generic[T]):
             SettingError: The name is taken, or no plain word: it becomes part of file names and of a run's id. Or the
                 thing is not of this kind, or lacks something.
         """
-        plain = isinstance(name, str) and name.isascii() and name.replace("_", "").isalnum() and name == name.lower()
+        plain = is_name(name) and name.replace("_", "").isalnum() and name == name.lower()
         if not plain:
             raise SettingError(
                 f"{self._a_kind.capitalize()} cannot be called {name!r}; use lower-case letters, digits and "
-                "underscores."
+                "underscores, at most 100 of them."
             )
 
         def keep(thing: T) -> T:

@@ -221,6 +221,13 @@ class Bandit(ABC):
         xp = namespace(index)
         return xp.full_like(index, math.nan, dtype=xp.float64)
 
+    def bounds(self, arms: int) -> dict[str, tuple[float, float]]:
+        """The least and the greatest value that a field of a state of so many arms can have, by name.
+
+        A saved state with other values is refused. As written here, the fields `counts` and `step` begin at 0.
+        """
+        return {"counts": (0, math.inf), "step": (0, 2**62)}
+
     def migrate(self, arrays: dict[str, Array], version: int) -> dict[str, Array]:
         """The arrays of a state that `version` of this bandit saved, as the present version names and means them.
 

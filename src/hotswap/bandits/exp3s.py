@@ -101,6 +101,16 @@ class Exp3S(Bandit):
             generator=generators([0] * runs, device),
         )
 
+    def bounds(self, arms: int) -> dict[str, tuple[float, float]]:
+        """See `Bandit.bounds`."""
+        sums = dict.fromkeys(("gains", "gained"), (0, math.inf))
+        own = {
+            "weights": (-math.inf, 1e-6),
+            "drawn": (NONE, arms - 1),
+            "chance": (self.exploration / arms / 2, 1 + 1e-6),
+        }
+        return super().bounds(arms) | sums | own
+
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`. The arm with the largest log p + Gumbel noise is one drawn with probability p."""
         chances = self.index(state)

@@ -168,6 +168,13 @@ class FactoredBandit(Bandit):
             first = first | unsure
         return first
 
+    def bounds(self, arms: int) -> dict[str, tuple[float, float]]:
+        """See `Bandit.bounds`: those of the axes' states."""
+        found = {"step": super().bounds(arms)["step"]}
+        for axis, (bandit, size) in enumerate(self.axes):
+            found |= {_prefix(axis) + name: bounds for name, bounds in bandit.bounds(size).items()}
+        return found
+
     def restored(self, state: State, arrays: Mapping[str, Array], version: int = 1) -> State:
         """See `Bandit.restored`: each axis's bandit reads its own fields, and translates them where it has to."""
         parts = []

@@ -72,6 +72,10 @@ class SlidingWindowUCB(Bandit):
             counts=zeros((runs, arms), "float64", device),
         )
 
+    def bounds(self, arms: int) -> dict[str, tuple[float, float]]:
+        """See `Bandit.bounds`."""
+        return super().bounds(arms) | {"arms": (0, arms), "position": (0, self.window - 1)}
+
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
         return self.index(state).argmax(axis=1), state

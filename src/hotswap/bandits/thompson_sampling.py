@@ -76,6 +76,10 @@ class ThompsonSampling(Bandit):
             generator=generators([0] * runs, device),
         )
 
+    def bounds(self, arms: int) -> dict[str, tuple[float, float]]:
+        """See `Bandit.bounds`."""
+        return super().bounds(arms) | {"squares": (0, math.inf)}
+
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
         faded = replaced(

@@ -15,7 +15,7 @@ from typing import Any
 from hotswap.bench.comparable import check_together
 from hotswap.bench.runs import SETTLED, STATES, Point, Result, Run
 from hotswap.bench.store import BenchStore, of_today
-from hotswap.bench.workloads import Size
+from hotswap.bench.workloads import SIZES, Size
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.studies.exchange.table_files import read_rows, unreadable, write_table
@@ -96,6 +96,8 @@ def _result(row: dict[str, Any], points: list[Point], file: Path) -> Result:
     run = Run(*(row[name] for name in (*_KEY, "size")))
     if row["state"] not in STATES or not all(isinstance(row[name], str) for name in ("settings", "origin")):
         raise unreadable(file, f"it has a state {row['state']!r}")
+    if row["size"] not in SIZES:
+        raise unreadable(file, f"it has a size {row['size']!r}")
     try:
         settings, origin = json.loads(row["settings"]), json.loads(row["origin"])
     except ValueError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from hotswap.bench.workloads import Size
+from hotswap.names import one_line
 
 __all__ = ["PERCENTS", "SETTLED", "STATES", "Point", "Result", "Run", "State", "troubles"]
 
@@ -142,5 +143,5 @@ def troubles(results: Iterable[Result]) -> list[str]:
         seen = f"seed {seeds}" if len(those) == 1 else f"seeds {seeds}"
         differ = len({result.reason for result in those}) > 1
         others = f" (So says seed {first.run.seed}; the others differ in numbers alone.)" if differ else ""
-        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {first.reason}{others}")
+        sentences.append(f"{workload}, {method} ({configuration}), {seen}: {state}. {one_line(first.reason)}{others}")
     return sentences

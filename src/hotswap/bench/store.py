@@ -19,8 +19,9 @@ from typing import Any, Self
 
 from hotswap.bench.methods import METHODS
 from hotswap.bench.runs import Point, Result, Run
-from hotswap.bench.workloads import WORKLOADS, Size
-from hotswap.errors import StudyError
+from hotswap.bench.workloads import SIZES, WORKLOADS, Size
+from hotswap.errors import SettingError, StudyError
+from hotswap.names import check_named
 from hotswap.studies.storage.command import without_folders
 from hotswap.studies.storage.ledger import BENCHMARK, PATIENCE, creating, explained, opened
 from hotswap.studies.storage.locks import acquire, release
@@ -52,7 +53,10 @@ class BenchStore:
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
         self.folder, self._sql = folder, connection
-        self.size: Size = connection.execute("SELECT size FROM bench").fetchone()[0]
+        stored = connection.execute("SELECT size FROM bench").fetchone()
+        if stored is None or stored[0] not in SIZES:
+            raise StudyError(f"{folder / LEDGER} does not say of which size its benchmark is; choose another folder.")
+        self.size: Size = stored[0]
 
     @classmethod
     def create(cls, folder: Path, size: Size) -> Self:
@@ -145,14 +149,21 @@ class BenchStore:
         )
 
     def results(self) -> dict[str, Result]:
-        """What is known of each run, by its id. What is not as it was stored, or is of the past, says so."""
+        """What is known of each run, by its id. What is not as it was stored, or is of the past, says so.
+
+        Raises:
+            StudyError: The ledger is damaged, or has a name that cannot be one.
+        """
         with explained(self.folder):
             points: dict[str, list[Point]] = {}
             for run, *values in self._sql.execute(f"SELECT run, {_POINT} FROM points ORDER BY run, percent"):
                 known: list[Any] = [math.nan if value is None else value for value in values]
                 points.setdefault(run, []).append(Point(*known))
             rows = self._sql.execute(f"SELECT {_RUN} FROM runs ORDER BY rowid").fetchall()
-        return {row[0]: self._result(row, tuple(points.get(row[0], ()))) for row in rows}
+        names = {name: [row[at] for row in rows] for at, name in enumerate(("workload", "method", "configuration"), 1)}
+        check_named(names, f"{self.folder / LEDGER}, runs")
+        found = (self._result(row, tuple(points.get(row[0], ()))) for row in rows)
+        return {result.run.id: result for result in found}
 
     def _result(self, row: tuple[Any, ...], points: tuple[Point, ...]) -> Result:
         _, workload, method, configuration, seed, state, reason, budget, version, settings, origin, digest = row
@@ -184,7 +195,7 @@ def is_current(result: Result) -> bool:
     method = METHODS[run.method]()
     try:
         settings = method.configuration(run.configuration).settings
-    except KeyError:
+    except (KeyError, SettingError):
         return False
     package, wanted = method.package or ("", "")
     return (

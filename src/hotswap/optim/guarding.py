@@ -82,7 +82,8 @@ class Guarding:
             self.rollbacks, self.written = int(stored["rollbacks"]), set(stored["written"])
             if stored["snapshot"]:
                 self.snapshot = Snapshot.unpacked(stored["snapshot"])
-                self.state = GuardState(*stored["state"])
+                steps, above, mean, lowest, kept, ceiling = stored["state"]
+                self.state = GuardState(steps, above, float(mean), float(lowest), float(kept), ceiling)
 
 
 def _equal(value: Any, other: Any) -> bool:

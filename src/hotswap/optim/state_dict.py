@@ -29,10 +29,16 @@ from hotswap.arms import Arms
 from hotswap.arrays import Array
 from hotswap.bandits import Bandit
 from hotswap.errors import CheckpointError
+from hotswap.optim.loading.base import check_saved_base
+from hotswap.optim.loading.entry import check_bandit_values, check_entry, check_grid
+from hotswap.optim.loading.values import check_list, check_table, refuse, said
+from hotswap.optim.probing.moves.low_precision import restore_state
 from hotswap.optim.untried import Untried
 from hotswap.pacing import PaceState
+from hotswap.rewards import Reward
+from hotswap.states import arrays_of
 
-__all__ = ["OwnState", "bandit_state", "described", "pack", "refuse_other_base", "unpack"]
+__all__ = ["OwnState", "bandit_state", "described", "load_base", "pack", "refuse_other_base", "unpack"]
 
 KEY = "hotswap"
 ORIGINAL_FIELDS = {"rewards", "counts", "step"}
@@ -100,21 +106,34 @@ def pack(plain: dict[str, Any], arms: Arms, own: OwnState) -> dict[str, Any]:
     return {**plain, "param_groups": [{**first, KEY: entry}, *others]}
 
 
-def unpack(state_dict: dict[str, Any], arms: Arms) -> tuple[dict[str, Any], OwnState]:
-    """The base's state and our own, checked against the arms they are to be used with."""
-    first, *others = _groups_in(state_dict)
+def unpack(state_dict: dict[str, Any], arms: Arms, base: Optimizer, reward: Reward) -> tuple[dict[str, Any], OwnState]:
+    """The base's state and our own, checked against what they are to be used with; nothing is changed.
+
+    What is in the bandit's state is left to `bandit_state`.
+
+    Raises:
+        CheckpointError: They do not belong to it, or something in them cannot be loaded.
+    """
+    groups = _groups_in(state_dict)
+    first, *others = groups
     if KEY not in first:
         raise CheckpointError(
             f"This state was not saved by a hot-swapped optimizer: its first parameter group has no entry {KEY!r}. "
             "To start from a plain optimizer's state, load it into optimizer.base; distributed checkpoints must be "
             "saved and loaded without flatten_optimizer_state_dict."
         )
-    entry = first[KEY]
+    entry = check_table(first[KEY], f"the entry {KEY!r}")
     if missing := set(NEEDED) - set(entry):
         raise CheckpointError(f"The checkpoint is damaged: its entry {KEY!r} lacks {', '.join(sorted(missing))}.")
+    check_grid(entry)
     _refuse_other_arms(entry, arms)
+    refuse_other_base(groups, base)
+    check_entry(entry, arms, base, negative=reward.accepts_negative)
     plain_first = {name: value for name, value in first.items() if name != KEY}
-    return {**state_dict, "param_groups": [plain_first, *others]}, _own_state(entry)
+    plain = {**state_dict, "param_groups": [plain_first, *others]}
+    own = _own_state(entry)
+    check_saved_base(base, plain, nan=bool(own.guard and own.guard["snapshot"]))  # the guard will go back
+    return plain, own
 
 
 def _groups_in(state_dict: object) -> list[dict[str, Any]]:
@@ -127,11 +146,15 @@ def _groups_in(state_dict: object) -> list[dict[str, Any]]:
             f"load_state_dict() was given {found}, which is no optimizer's state: it has no 'param_groups'. Load the "
             "file first, torch.load(path), and pass what optimizer.state_dict() gave."
         )
-    return state_dict["param_groups"] or [{}]
+    groups = check_list(state_dict["param_groups"], "param_groups")
+    return [dict(check_table(group, "each of the parameter groups")) for group in groups] or [{}]
 
 
 def _own_state(entry: Mapping[str, Any]) -> OwnState:
-    bandit = {name: tensor.cpu().numpy().copy() for name, tensor in entry["bandit"].items()}
+    bandit = {
+        name: (tensor.double() if tensor.is_floating_point() else tensor.long()).detach().cpu().numpy().copy()
+        for name, tensor in entry["bandit"].items()
+    }
     scale, untried, pace = entry["loss_scale"], entry.get("untried"), entry.get("pace")
     return OwnState(
         bandit=bandit,
@@ -159,14 +182,28 @@ def _refuse_other_arms(entry: Mapping[str, Any], arms: Arms) -> None:
         )
 
 
-def bandit_state(own: OwnState, bandit: Bandit, fresh: Any) -> Any:
+def bandit_state(own: OwnState, bandit: Bandit, fresh: Any, arms: int) -> Any:
     """The saved state of a bandit, with the fields of `fresh`, a state before the first step.
 
     Raises:
-        CheckpointError: The saved fields are not those of this bandit, or have other shapes.
+        CheckpointError: The saved fields are not those of this bandit, or have other shapes or impossible values.
     """
     same = own.bandit_kind in (None, type(bandit).__name__)  # another bandit's version means nothing to this one
-    return bandit.restored(fresh, own.bandit, own.bandit_version if same else bandit.state_version)
+    version, fields = own.bandit_version if same else bandit.state_version, arrays_of(fresh)
+    for name in fields.keys() & own.bandit.keys() if version == bandit.state_version else ():
+        if own.bandit[name].dtype.kind != fields[name].dtype.kind:
+            refuse(f"{name} of the bandit's state", f"of {fields[name].dtype} numbers")
+    try:
+        learned = bandit.restored(fresh, own.bandit, version)
+    except CheckpointError:
+        raise
+    except Exception as error:  # of a bandit of the user's own, in `migrate`
+        raise CheckpointError(
+            f"The checkpoint is damaged, or of another bandit: {type(bandit).__name__} cannot read its state "
+            f"({said(error)}). Nothing was changed; use the bandit that it was saved with."
+        ) from error
+    check_bandit_values(arrays_of(learned), fields, bandit.bounds(arms))
+    return learned
 
 
 def refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
@@ -179,6 +216,26 @@ def refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
                 f"{' and no '.join(sorted(missing))}, which {type(base).__name__} needs; construct the optimizer "
                 "around the same base before loading."
             )
+
+
+def load_base(base: Optimizer, plain: dict[str, Any]) -> None:
+    """Load the base's state; where the base raises, it is as it was.
+
+    Raises:
+        CheckpointError: The base cannot load it.
+    """
+    before = base.state, base.param_groups
+    try:
+        base.load_state_dict(plain)
+        restore_state(base, plain)
+    except BaseException as error:
+        base.state, base.param_groups = before
+        if not isinstance(error, Exception):
+            raise
+        raise CheckpointError(
+            f"The checkpoint is damaged, or of another base optimizer: {type(base).__name__} cannot load its state "
+            f"({said(error)}). Nothing was changed; construct the optimizer around the same base."
+        ) from error
 
 
 def _shape_of(arms: Arms) -> str:

@@ -17,10 +17,9 @@ from hotswap.optim.probing import ClosureChecks, Probe
 from hotswap.optim.probing.agreement import ProcessGroup
 from hotswap.optim.probing.gradients import Clipping, LossScale
 from hotswap.optim.probing.moves import move_for
-from hotswap.optim.probing.moves.low_precision import restore_state
 from hotswap.optim.records import Brief, StepRecord
 from hotswap.optim.setters import Setters
-from hotswap.optim.state_dict import OwnState, bandit_state, described, pack, refuse_other_base, unpack
+from hotswap.optim.state_dict import OwnState, bandit_state, described, load_base, pack, unpack
 from hotswap.optim.untried import NO_STEPS, Told, Untried
 from hotswap.optim.user_warnings import warn_of_other_parts
 from hotswap.optim.wrapper import Wrapper
@@ -176,20 +175,22 @@ class WrappingOptimizer(Wrapper):
         return pack(self.base.state_dict(), self.arms, own)
 
     def _load_packed(self, state_dict: dict[str, Any]) -> None:
-        plain, own = unpack(state_dict, self.arms)
+        plain, own = unpack(state_dict, self.arms, self.base, self.reward)
         fresh = self._fresh_bandit_state()
-        learned = bandit_state(own, self.bandit, fresh)
-        refuse_other_base(plain["param_groups"], self.base)
+        learned = bandit_state(own, self.bandit, fresh, len(self.arms))
         warn_of_other_parts(own.parts, self._parts())
-        self.base.load_state_dict(plain)
-        restore_state(self.base, plain)
+        self._setters.to(own.in_force)  # functions of the user's, which set back what they have set where one raises
+        try:
+            load_base(self.base, plain)
+        except BaseException:
+            self._setters.back()
+            raise
         memory, move = self._memory, self._probe.move
         memory.bandit, memory.reward_scale, memory.in_force = learned, own.reward_scale, own.in_force
         memory.searched = not _equal(learned, fresh)
         memory.untried, memory.missed = own.untried, []
         other_pace = own.parts.get("pace") != self._parts().get("pace")  # it begins with a search
         memory.pace = NO_STEPS if own.pace is None or other_pace else own.pace
-        self._setters.to(memory.in_force)
         self._setters.keep()
         if self._guarding is not None:
             self._guarding.load(own.guard)

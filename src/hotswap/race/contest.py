@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hotswap.errors import LossError, SettingError, UnsupportedError
 from hotswap.race.average import EVERY, Average
-from hotswap.race.judging import Plan, Score, noise, score_of
+from hotswap.race.judging import Plan, Score, beats, noise, score_of
 from hotswap.race.lanes import Lane, Seat
 from hotswap.race.processes import Processes
 from hotswap.race.schedule import factor
@@ -69,7 +69,7 @@ class Contest:
         self.best: Score | None = None
         self.rate, self.scale = 1.0, 1.0  # of rollbacks, and of a scheduler around the race
         self.rollbacks, self.risen, self.kept_at, self.unset = 0, 0, 0, 0
-        self.begun = False
+        self.begun, self.first_loss = False, math.inf
         for lane in self.lanes:
             lane.average = Average() if average else None
         self.prepare(plan, total)
@@ -195,6 +195,8 @@ class Contest:
         lane = self.here
         if finite:
             lane.failures, lane.losses = 0, lane.losses + losses
+            if losses and not math.isfinite(self.first_loss):
+                self.first_loss = losses[0]
             self.seat.park(lane)
         else:
             lane.failures += 1
@@ -223,15 +225,15 @@ class Contest:
         scores = {id(lane): self._score(lane, fresh) for lane in self.racing}
         if self.judge is not None:
             fresh = True
-        ranked = sorted(self.racing, key=lambda lane: scores[id(lane)].mean)
+        ranked = self._ranked(scores, across=rule.across)
         for lane in self.racing:
             lane.loss, lane.losses = scores[id(lane)].mean, []
         kept = self._kept(ranked, scores, rule.keep, across=rule.across)
-        self.leader = next(lane for lane in ranked if lane in kept)
+        self.leader = min((k for k in ranked if k in kept), key=lambda lane: scores[id(lane)].mean)
         for lane in ranked:
             if lane not in kept:
-                better = self.leader if rule.across else next(k for k in ranked if k in kept and k.group == lane.group)
-                self._drop(lane, f"{_shown(lane.loss)} against {_shown(better.loss)} of {better.name}")
+                better = next(k for k in ranked if k in kept and (rule.across or k.group == lane.group))
+                self._drop(lane, _why(lane, better))
         self.round, self.slot = self.round + 1, 0
         if self.round == len(self.plan.rounds) or len(self.racing) == 1:
             self.baseline = scores[id(self.leader)]
@@ -241,8 +243,31 @@ class Contest:
         self.slots = self._slots()
         self._seat(self.slots[0][0], fresh=fresh)
 
+    def _ranked(self, scores: dict[int, Score], *, across: bool) -> list[Lane]:
+        """The lanes, the best first. Of a kind, the first in the list stays first unless another is clearly better."""
+        found = sorted(self.racing, key=lambda lane: scores[id(lane)].mean)
+        if self.judge is not None or across:
+            return found
+        for group in {lane.group for lane in found}:
+            favourite = next(lane for lane in self.lanes if lane.group == group)
+            if favourite not in found:
+                continue
+            mine = scores[id(favourite)]
+            best = next(
+                lane
+                for lane in found
+                if lane is favourite
+                or (
+                    lane.group == group
+                    and beats(scores[id(lane)], mine, self.first_loss, farther=lane.is_larger_than(favourite))
+                )
+            )
+            found.sort(key=lambda lane, best=best: lane is not best)  # type: ignore[misc]
+        return found
+
     @staticmethod
     def _kept(ranked: list[Lane], scores: dict[int, Score], keep: int, *, across: bool) -> list[Lane]:
+        """The lanes that go on; the user's own one only yields to a lane that is better by more than the noise."""
         if not across:
             found = []
             for group in {lane.group for lane in ranked}:
@@ -404,6 +429,13 @@ def _number(loss: Tensor | float) -> Tensor | float:
 
 def _exact(weight: Tensor) -> torch.dtype | None:
     return torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else None
+
+
+def _why(lane: Lane, better: Lane) -> str:
+    mine, other = lane.loss, better.loss
+    if mine is not None and other is not None and mine <= other:
+        return f"its loss {_shown(mine)} is not clearly better than {_shown(other)} of {better.name}"
+    return f"its loss {_shown(mine)} is worse than {_shown(other)} of {better.name}"
 
 
 def _shown(loss: float | None) -> str:

@@ -9,14 +9,27 @@ from statistics import fmean, pvariance
 
 __all__ = ["Plan", "Round", "Score", "noise", "plan", "score_of"]
 
-FIRST, WITHIN, ACROSS = 0.01, 0.06, 0.10
-"""Shares of the run, in steps of a lane: when lanes of one kind are compared first and last, and when kinds are."""
+FIRST, WITHIN, ACROSS = 0.01, 0.025, 0.10
+"""Shares of the run, in steps of a lane: when many lanes of one kind are compared first, when the last lanes of a kind
+are compared, and when kinds are."""
 
-OPEN_FIRST, OPEN_WITHIN, OPEN_ACROSS = 60, 300, 500
-"""The same in steps, for a run of unknown length."""
+JUDGED = (0.03, 0.10)
+"""The same two shares for lanes of one kind where `judge` compares them, which can tell later what is better."""
+
+OPEN_WITHIN, OPEN_ACROSS = 100, 500
+"""Steps in place of WITHIN and ACROSS, for a run of unknown length."""
+
+CHEAP = 0.06
+"""Share of all steps that lanes of one kind may lose where training losses compare them: more does not pay."""
 
 LEAST = 20
 """Steps of a lane before it is judged."""
+
+FARTHER = 2.0
+"""How many times as far from the first loss a larger rate must have come, if updates have a fixed length."""
+
+TRIES, SHORTER, LATEST = 12, 0.85, 0.8
+"""How often rounds are shortened to fit the share, and to what; kinds are compared at least so late, of ACROSS."""
 
 TURN = 20
 """Steps of a turn at least, where a round has so many."""
@@ -53,43 +66,50 @@ class Plan:
         return [steps * (turn + 1) // count - steps * turn // count for turn in range(count)]
 
 
-def plan(kinds: Sequence[object], total: int | None, share: float) -> Plan:
+def plan(kinds: Sequence[object], total: int | None, share: float, *, judged: bool = False) -> Plan:
     """The rounds for lanes of these kinds, and how many of the lanes the length of the run allows.
 
     The lanes that lose take at most `share` of all steps together. Where they would take more, rounds are shorter; where
     a lane would be judged after fewer than `LEAST` steps, the last lane of the list does not race.
     """
     for count in range(len(kinds), 1, -1):
-        rounds = _fitted(kinds[:count], total, share)
+        rounds = _fitted(kinds[:count], total, share, judged=judged)
         if rounds is not None:
             return Plan(count, rounds)
     return Plan(1, ())
 
 
-def _fitted(kinds: Sequence[object], total: int | None, share: float) -> tuple[Round, ...] | None:
+def _fitted(
+    kinds: Sequence[object], total: int | None, share: float, *, judged: bool
+) -> tuple[Round, ...] | None:
+    first, within = JUDGED if judged else (FIRST, WITHIN)
     if total is None:
-        return _rounds(kinds, OPEN_FIRST, OPEN_WITHIN, OPEN_ACROSS)
-    scale = 1.0
-    for _ in range(20):
-        first, within = (max(LEAST, round(part * scale * total)) for part in (FIRST, WITHIN))
-        across = max(within, round(ACROSS * total * (1 if scale > 0.5 else 2 * scale)))
-        rounds = _rounds(kinds, first, within, across)
-        if lost(kinds, rounds) <= share * total:
+        return _rounds(kinds, max(LEAST, round(OPEN_WITHIN * first / within)), OPEN_WITHIN, OPEN_ACROSS, judged=judged)
+    most = share if judged or len(set(kinds)) > 1 else min(share, CHEAP)
+    for attempt in range(TRIES):
+        scale = SHORTER**attempt
+        early, late = (max(LEAST, round(part * scale * total)) for part in (first, within))
+        rounds = _rounds(kinds, early, late, max(late, round(ACROSS * max(scale, LATEST) * total)), judged=judged)
+        if lost(kinds, rounds) <= most * total:
             return rounds
-        scale *= 0.85
     return None
 
 
-def _rounds(kinds: Sequence[object], first: int, within: int, across: int) -> tuple[Round, ...]:
-    """Halve the lanes of each kind until one is left, at points that grow by a constant factor; then compare kinds."""
+def _rounds(kinds: Sequence[object], first: int, within: int, across: int, *, judged: bool) -> tuple[Round, ...]:
+    """Halve the lanes of each kind until one is left, then compare the kinds.
+
+    Up to three lanes of a kind are compared once by their training losses: a comparison before would drop those with
+    small rates, which come a shorter way at first.
+    """
     counts = [sum(kind == one for kind in kinds) for one in set(kinds)]
     halvings = math.ceil(math.log2(max(counts)))
+    if max(counts) == 3 and not judged:
+        halvings = 1
     rounds = []
     for number in range(halvings):
-        grown = 1.0 if halvings == 1 else number / (halvings - 1)
-        until = round(first * (max(first, within) / first) ** grown) if halvings > 1 else within
-        keep = math.ceil(max(counts) / 2 ** (number + 1))
-        rounds.append(Round(until, keep))
+        left = halvings - 1 - number
+        until = within if not left else round(first * (max(first, within) / first) ** (number / (halvings - 1)))
+        rounds.append(Round(until, math.ceil(max(counts) / 2 ** (number + 1)) if left else 1))
     if len(counts) > 1:
         rounds.append(Round(max(across, rounds[-1].until if rounds else 0), 1, across=True))
     return tuple(rounds)
@@ -128,3 +148,16 @@ def score_of(losses: Sequence[float]) -> Score:
 def noise(one: Score, other: Score) -> float:
     """Two standard errors of the difference of two means."""
     return 2 * math.sqrt(one.variance + other.variance)
+
+
+def beats(challenger: Score, favourite: Score, first_loss: float, *, farther: bool) -> bool:
+    """Whether a lane is better than the first of its kind in the list, by more than the noise.
+
+    farther: whether the challenger has the larger rate and updates of a fixed length. Then its loss falls faster at
+        first whether or not its rate is better, so that it must have come several times as far.
+    """
+    if not math.isfinite(favourite.mean):
+        return math.isfinite(challenger.mean)
+    if not favourite.mean - challenger.mean > noise(challenger, favourite):
+        return False
+    return not farther or first_loss - challenger.mean > FARTHER * (first_loss - favourite.mean)

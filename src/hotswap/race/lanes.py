@@ -18,7 +18,7 @@ from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_opti
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
 
-MUON_RATES = (1.2e-2, 2.4e-2, 6e-3)
+MUON_RATES = (1.2e-2, 4e-3, 3.6e-2)
 ADAMW_RATES = (1e-2, 3e-3, 3e-2)
 SGD_RATES = (0.3, 0.1, 1.0)
 
@@ -86,6 +86,11 @@ class Lane:
     def group(self) -> object:
         """Lanes of one kind of optimizer are compared early; the user's own is a kind of its own."""
         return self.own or type(self.optimizer)
+
+    def is_larger_than(self, other: Lane) -> bool:
+        """Whether its rate is larger than another lane's and its updates have a fixed length, as Muon's have."""
+        mine, others = self.rates[0], other.rates[0]
+        return isinstance(self.optimizer, Muon) and mine is not None and others is not None and mine > others
 
     def scale(self, factor: float) -> None:
         """Set its rates, to its own rates times a factor."""

@@ -70,7 +70,7 @@ class Race(Optimizer):
         process_group: Any = None,
     ) -> None:
         racing = _lanes_of(model, optimizers)
-        self.share = share
+        self.share, self._judged = share, judge is not None
         weights = [p for group in racing[0].optimizer.param_groups for p in group["params"]]
         if callable(schedule):
             for lane in racing:
@@ -91,7 +91,7 @@ class Race(Optimizer):
         self._first_forward = model.register_forward_pre_hook(self._before_forward)
 
     def _plan(self, racing: Sequence[Lane], total: int | None) -> Any:
-        return plan([lane.group for lane in racing], total, self.share)
+        return plan([lane.group for lane in racing], total, self.share, judged=self._judged)
 
     @property
     def total_steps(self) -> int | None:

@@ -18,16 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_numeric_dtype
 
-from hotswap.errors import HotSwapError, StudyError
+from hotswap.errors import HotSwapError, StudyError, UnsafeNameError
+from hotswap.names import check_name
 from hotswap.report.looks import Looks, families_of
 from hotswap.report.summaries import label, setting_counts, settings_among
 from hotswap.report.tuning.searched import Orders, read_searches
 from hotswap.report.tuning.space import MEASURES, Measure, Space, space_of
 from hotswap.studies.algorithms.base import ALGORITHMS
+from hotswap.studies.exchange.exported import check_provenance_names
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.exchange.single_runs import SINGLES
 from hotswap.studies.exchange.table_files import TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.paper import PAPER
+from hotswap.studies.specification.stored import check_stored_names
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.ledger import is_benchmark
 from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
@@ -137,7 +140,7 @@ def load_results(source: Path | str | None = None, *, searched: bool = True) -> 
     Searches over settings are left out where they are about to be made.
 
     Raises:
-        StudyError: There is nothing of a study at all.
+        StudyError: There is nothing of a study at all, or a file has a name that cannot be one.
     """
     path = shipped() if source is None else Path(source)
     if path.name == "metrics.parquet" and (path.parent / "provenance.json").exists():
@@ -162,6 +165,8 @@ def _from_store(folder: Path, searched: bool) -> Results:
         with Store.open(folder) as store, store.transaction():
             stored, units = store.stored_specs(), store.provenance()
             metrics, arms = store.metrics(), store.arms()
+    except UnsafeNameError:
+        raise
     except (HotSwapError, ValueError) as error:
         missing.append(str(error))
     for name in ("timing", "curves"):
@@ -252,6 +257,8 @@ def _table(
             missing.append(f"{path} is not as it was when its provenance was written; its numbers may be wrong.")
         present = {**columns, **dict.fromkeys(_further(path, columns) if further else (), "float64")}
         rows = read_rows(path, present)
+    except UnsafeNameError:
+        raise
     except HotSwapError as error:
         missing.append(str(error))
         return _empty(columns)
@@ -270,7 +277,10 @@ def _further(path: Path, columns: Mapping[str, str]) -> list[str]:
         )
     except (ValueError, pa.ArrowException):
         return []  # whoever reads the rows says what is wrong
-    return [str(name) for name in head.columns if name not in columns and is_numeric_dtype(head[name])]
+    found = [str(name) for name in head.columns if name not in columns and is_numeric_dtype(head[name])]
+    for name in found:
+        check_name(name, "column", str(path))
+    return found
 
 
 def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
@@ -287,6 +297,7 @@ def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
     if not isinstance(document, dict):
         missing.append(f"{path} is no provenance: nobody can say what made these numbers.")
         return {}
+    check_provenance_names(document, path)
     kinds = {"sha256": dict, "units": dict, SINGLES: dict, "specs": list}
     known = {key: document[key] for key, kind in kinds.items() if isinstance(document.get(key), kind)}
     for key in {"units", SINGLES} & known.keys():
@@ -308,6 +319,8 @@ def _tells(entries: object) -> bool:
 
 def _specs(stored: object, place: Path, missing: list[str]) -> tuple[StudySpec, ...]:
     """The studies that were stored, each without families of algorithms that are not registered."""
+    for table in stored if isinstance(stored, list) else ():
+        check_stored_names(table, place)
     try:
         tables = [_known_families(table) for table in stored]  # type: ignore[attr-defined]
         return tuple(StudySpec.from_dict(table) for table in tables if table.get("families") != [])

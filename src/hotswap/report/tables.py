@@ -9,6 +9,7 @@ import pandas as pd
 
 from hotswap.report.claims import Claim
 from hotswap.report.looks import Looks
+from hotswap.report.markdown import escaped
 from hotswap.studies.paper import TABLE_1, TABLE_2
 
 __all__ = ["Grid", "claims_markdown", "latex", "markdown", "table_text", "timing_grid"]
@@ -86,12 +87,12 @@ def markdown(grid: Grid) -> str:
 def table_text(grid: Grid, left: int = 1) -> str:
     """The same where the first `left` columns hold words."""
     marks = ["---"] * left + ["---:"] * (len(grid.headings) - left)
-    lines = [f"**{grid.title}**", "", _row(grid.headings), _row(marks), *(_row(row) for row in grid.rows)]
+    lines = [f"**{escaped(grid.title)}**", "", _row(grid.headings), _row(marks), *(_row(row) for row in grid.rows)]
     return "\n".join(lines) + "\n"
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(map(escaped, cells)) + " |"
 
 
 def latex(grid: Grid) -> str:

@@ -23,6 +23,7 @@ from hotswap.report.figures import (
     draw_tuning,
 )
 from hotswap.report.figures.style import save
+from hotswap.report.markdown import escaped, quoted
 from hotswap.report.origin import origin_of
 from hotswap.report.page import render_page
 from hotswap.report.page.data import page_data
@@ -141,13 +142,13 @@ def _text(text: str) -> Callable[[Path], None]:
 
 def _claims(results: Results, claims: list[Claim]) -> str:
     """The claims, what made the numbers, and what is missing."""
-    lines = [f"{results.caution}\n"] if results.caution else []
+    lines = [f"{escaped(results.caution)}\n"] if results.caution else []
     return "\n".join([*lines, claims_markdown(claims), _about(results)]) + "\n"
 
 
 def _about(results: Results) -> str:
     """What made the numbers, and what is missing."""
-    lines = [origin_of(results).sentence()]
+    lines = [quoted(origin_of(results).sentence())]
     if results.missing:
-        lines += ["", "What is missing:", "", *(f"- {sentence}" for sentence in results.missing)]
+        lines += ["", "What is missing:", "", *(f"- {escaped(sentence)}" for sentence in results.missing)]
     return "\n".join(lines)

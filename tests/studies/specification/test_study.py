@@ -63,7 +63,7 @@ DUCB_FAMILIES = st.builds(
 )
 STUDIES = st.builds(
     StudySpec,
-    name=st.sampled_from(("a", "my study")),
+    name=st.sampled_from(("a", "my_study")),
     dataset=st.sampled_from(("digits", "mnist")),
     train_images=st.none() | st.integers(10_000, 60_000),
     network=st.builds(NetworkSpec, hidden=whole_numbers(), init=st.sampled_from(("glorot", "sparse"))),
@@ -481,8 +481,8 @@ def test_stored_studies_that_are_wrong(change: dict[str, Any], message: str) -> 
         (RunSpec, {"algorithm": "Adam W"}, "algorithm is 'Adam W'; it must be a word of lower-case letters"),
         (RunSpec, {"lr": None}, "lr is None; it must be a positive, finite number."),
         (RunSpec, {"algorithm": "ducb"}, "lr is 0.1; it must be None for ducb."),
-        (StudySpec, {"name": " "}, "name is ' '; it must be one line of text, not empty."),
-        (StudySpec, {"name": "a\nb"}, "name is 'a\\nb'; it must be one line of text, not empty."),
+        (StudySpec, {"name": " "}, "name is ' '; it must be letters (a-z, A-Z), digits, '_', '-' and '.' only"),
+        (StudySpec, {"name": "a\nb"}, "name is 'a\\nb'; it must be letters (a-z, A-Z), digits, '_', '-' and '.' only"),
         (StudySpec, {"dataset": "cifar"}, "dataset is 'cifar'; it must be one of "),
         (StudySpec, {"train_images": 0}, "train_images is 0; it must be a whole number of at least 1."),
         (StudySpec, {"network": (500,)}, "network is (500,); it must be a Network."),

@@ -60,7 +60,7 @@ def test_settings_of_any_name_are_columns(tmp_path: Path) -> None:
             sql.execute(
                 "UPDATE runs SET settings = ? WHERE id = 'ducb-b10-s1'", (numbers_to_json({"beta": 0.1 + 0.2}),)
             )
-            table = read_metrics(sql)
+            table = read_metrics(sql, tmp_path)
     assert list(table.columns) == [*METRIC_COLUMNS, "beta"]
     np.testing.assert_array_equal(table["beta"], [math.nan, 0.1 + 0.2])
     assert table["lr"].isna().all()

@@ -12,6 +12,7 @@ from hotswap.bench.report.origin import origins
 from hotswap.bench.report.verdict import cautions, coverage, doubts, each_of_ours, verdict
 from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import EARLY, Overall, Score, overall, scores
+from hotswap.report.markdown import escaped, quoted
 from hotswap.report.tables import Grid, table_text
 
 __all__ = ["report_text", "workload_grid"]
@@ -21,26 +22,26 @@ def report_text(results: Mapping[str, Result], figures: Sequence[str]) -> str:
     """All of it. `figures` are the names of those that were drawn."""
     found = scores(results)
     parts = ["# The benchmark: training without tuning\n"]
-    parts += [f"**{sentence}**\n" for sentence in cautions(results, found)]
+    parts += [f"**{escaped(sentence)}**\n" for sentence in cautions(results, found)]
     parts += _verdict(results, found)
     parts += _over_all(overall(found), figures)
     for workload in sorted({score.workload for score in found}):
         parts += _on_workload(workload, [score for score in found if score.workload == workload], results, figures)
     parts += _configurations(found)
     if told := troubles(results.values()):
-        parts += ["## What did not finish\n", *(f"- {sentence}" for sentence in told), ""]
+        parts += ["## What did not finish\n", *(f"- {quoted(sentence)}" for sentence in told), ""]
     if lines := origins(results):
-        parts += ["## Provenance\n", *(f"- {line}" for line in lines), ""]
+        parts += ["## Provenance\n", *(f"- {quoted(line)}" for line in lines), ""]
     return "\n".join(parts)
 
 
 def _verdict(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
     """Where ours win and where they lose, and over how many workloads that is."""
-    said = ["## Against what people use today\n", " ".join(coverage(results, found)) + "\n"]
+    said = ["## Against what people use today\n", escaped(" ".join(coverage(results, found))) + "\n"]
     if found:
         said += [
-            " ".join([*verdict(found), *doubts(results, found)]) + "\n",
-            *(f"- {sentence}" for sentence in each_of_ours(found)),
+            escaped(" ".join([*verdict(found), *doubts(results, found)])) + "\n",
+            *(f"- {escaped(sentence)}" for sentence in each_of_ours(found)),
             "",
         ]
     return said
@@ -90,12 +91,17 @@ def _on_workload(
 ) -> list[str]:
     best, told = chosen(workload, results), settings_text(chosen_settings(workload, results))
     said = (
-        f"The reference is {told} (`{best}`, chosen from seed {CHOOSING}).\n"
+        f"The reference is {quoted(told)} (`{best}`, chosen from seed {CHOOSING}).\n"
         if best
         else "There is no reference yet.\n"
     )
     picture = [f"![Validation over cost](workload-{workload}.png)\n"] if f"workload-{workload}" in figures else []
-    return [f"## {workload}: {title_of(workload)[0]}\n", said, table_text(workload_grid(workload, own)), *picture]
+    return [
+        f"## {workload}: {escaped(title_of(workload)[0])}\n",
+        said,
+        table_text(workload_grid(workload, own)),
+        *picture,
+    ]
 
 
 def workload_grid(workload: str, own: Sequence[Score]) -> Grid:

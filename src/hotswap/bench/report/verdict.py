@@ -33,6 +33,7 @@ from hotswap.bench.report.looks import label, three_digits
 from hotswap.bench.runs import SETTLED, Result
 from hotswap.bench.scores import EARLY, Overall, Score, in_hindsight, overall, reported, too_easy
 from hotswap.bench.workloads import WORKLOADS, Size
+from hotswap.names import one_line
 
 __all__ = [
     "RIVALS",
@@ -143,7 +144,8 @@ def _without_a_run(results: Mapping[str, Result]) -> list[str]:
         for method, some in by_method.items()
         if all(result.state not in SETTLED for result in some)
     }
-    return [f"{label(method)} has no run that has ended. {why}".strip() for method, why in sorted(reasons.items())]
+    words = {method: one_line(why).replace("`", "'") for method, why in reasons.items()}  # not to be taken for code
+    return [f"{label(method)} has no run that has ended. {why}".strip() for method, why in sorted(words.items())]
 
 
 def _second_tries(results: Mapping[str, Result]) -> list[tuple[str, str]]:

@@ -10,9 +10,10 @@ from hotswap.bench.workloads import (
     recurrent_text,
     transformer_text,
 )
-from hotswap.bench.workloads.base import WORKLOADS, Batch, Kind, Measures, Size, Task, Workload
+from hotswap.bench.workloads.base import SIZES, WORKLOADS, Batch, Kind, Measures, Size, Task, Workload
 
 __all__ = [
+    "SIZES",
     "WORKLOADS",
     "Batch",
     "Kind",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from hotswap.errors import SettingError
 from hotswap.registry import Registry, check_class
 
 __all__ = [
+    "SIZES",
     "WORKLOADS",
     "Batch",
     "Kind",
@@ -32,6 +33,8 @@ __all__ = [
 
 Size = Literal["smoke", "full"]
 """As large as a test can be, or as the benchmark is."""
+
+SIZES: tuple[Size, ...] = get_args(Size)
 
 Kind = Literal["loss below zero"]
 """What is special about a workload, and some methods have advice for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-__all__ = ["step_of_base"]
+__all__ = ["TORCHS_WRAPPER", "step_of_base"]
 
 TORCHS_WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__
 """What is run for a step that torch has wrapped, and that nobody has wrapped once more."""

@@ -12,6 +12,7 @@ from hotswap.report.extensions.findings import Finding, findings
 from hotswap.report.extensions.variants import GROUPS, changes, group_of
 from hotswap.report.extensions.verdict import DECIDING, Prize, prize
 from hotswap.report.extensions.words import factor, listed
+from hotswap.report.markdown import escaped
 from hotswap.report.tables import Grid, table_text
 from hotswap.studies.algorithms import HotSwapFamily
 
@@ -212,9 +213,9 @@ def markdown_text(comparison: Comparison) -> str:
     """`beyond-the-paper.md`: all of it."""
     verdict = prize(comparison)
     parts = [
-        f"# Beyond the paper: the study {comparison.name}",
-        " ".join(verdict.sentences()),
-        method(comparison),
+        f"# Beyond the paper: the study {escaped(comparison.name)}",
+        escaped(" ".join(verdict.sentences())),
+        escaped(method(comparison)),
         "## Findings",
         findings_text(findings(comparison)),
         "## Numbers",

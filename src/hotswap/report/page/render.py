@@ -24,6 +24,7 @@ def render_benchmark(section: Mapping[str, Any] | None) -> str:
 def _render(data: Mapping[str, Any], body: str, scripts: tuple[str, ...]) -> str:
     # No "<" in the data: whatever a study is called, it cannot end the script element or begin a comment.
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half of a pair of code units cannot be written
     parts = {
         "<!--BODY-->": _read(body),
         "<!--BENCHMARK-->": _read("benchmark.html"),

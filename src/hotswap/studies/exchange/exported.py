@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from hotswap.errors import StudyError
+from hotswap.names import check_name
 from hotswap.studies.exchange.single_runs import EXTRA, SINGLES, Extras, digest, is_provenance
-from hotswap.studies.exchange.table_files import read_rows, table_paths, unreadable
+from hotswap.studies.exchange.table_files import check_names_in, read_rows, table_paths, unreadable
 from hotswap.studies.specification.stored import stored_study
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.ledger import check_fingerprint_version
 from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, ArmCount, metric_columns
 
-__all__ = ["FORMAT", "Exported", "StudyOrigin", "origin", "read_exports"]
+__all__ = ["FORMAT", "Exported", "StudyOrigin", "check_provenance_names", "origin", "read_exports"]
 
 FORMAT = 1
 _BELONG = "the files of an export belong together, keep them so"
@@ -132,6 +133,8 @@ def _load(file: Path) -> Exported:
     if len({(row["run"], row["epoch"]) for row in rows}) < len(rows):
         raise StudyError(f"{file} has two rows for the same run and epoch; export it again.")
     counts = [(row["run"], row["epoch"], row["arm"], row["count"]) for row in read_rows(arms, ARM_COLUMNS)]
+    for path in extra.values():
+        check_names_in(path)
     extras = Extras(extra, document.get(SINGLES) if "curves" in extra else None)
     return Exported(file, source, specs, tuple(rows), tuple(counts), document["runs"], document["units"], extras)
 
@@ -154,6 +157,7 @@ def _document(file: Path) -> dict[str, Any]:
         raise unreadable(path, error) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise StudyError(f"{path} is not a provenance that this hotswap knows; export it again, or update hotswap.")
+    check_provenance_names(document, path)
     check_fingerprint_version(document.get("fingerprint_version", 1), path)  # none was written before there was one
     kinds = {"study": dict, "specs": list, "units": dict, "runs": dict, "sha256": dict}
     for key, kind in {**kinds, "fingerprint": str, "precision": str, "dtype": str}.items():
@@ -165,6 +169,30 @@ def _document(file: Path) -> dict[str, Any]:
         if not is_provenance(document.get(key, {})):
             raise unreadable(path, f"{key} has something else than lists of what finished them")
     return document
+
+
+def check_provenance_names(document: Mapping[str, Any], path: Path) -> None:
+    """Check the names of units and runs in a provenance, whatever else is wrong with it.
+
+    Raises:
+        UnsafeNameError: One of them cannot be a name.
+    """
+    for key in ("precision", "dtype"):
+        if isinstance(document.get(key), str):
+            check_name(document[key], key, str(path))
+    for key, what in (("runs", "run"), ("units", "unit"), (SINGLES, "unit")):
+        names = document.get(key)
+        for row, (name, entries) in enumerate(names.items() if isinstance(names, dict) else (), start=1):
+            check_name(name, what, f"{path}, row {row} in {key}")
+            for run in _runs_in(entries):
+                check_name(run, "run", f"{path}, row {row} in {key}")
+
+
+def _runs_in(finishes: object) -> list[Any]:
+    """The runs that a unit's entries say that they finished."""
+    entries = [entry for entry in finishes if isinstance(entry, dict)] if isinstance(finishes, list) else []
+    lists = [entry.get("runs", []) for entry in entries]
+    return [run for runs in lists for run in (runs if isinstance(runs, list) else [runs])]
 
 
 def _is_mark(mark: object) -> bool:

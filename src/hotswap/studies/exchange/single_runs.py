@@ -16,6 +16,8 @@ from typing import Any
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
+from hotswap.names import check_name
+from hotswap.studies.exchange.table_files import check_names_in
 
 __all__ = ["EXTRA", "SINGLES", "Extras", "digest", "is_provenance", "keep_singles", "tables_in"]
 
@@ -37,6 +39,8 @@ class Extras:
     def of(cls, folder: Path) -> Extras:
         """Those in a study's folder, wherever they were measured."""
         tables = tables_in(folder)
+        for path in tables.values():
+            check_names_in(path)
         return cls(tables, _singles(folder) if "curves" in tables else None)
 
     def check(self, known: Mapping[str, Path]) -> None:
@@ -88,7 +92,9 @@ def _singles(folder: Path) -> Provenance:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError):
-        units = {"": []}
+        units = None  # type: ignore[assignment]  # which is no provenance
+    for row, unit in enumerate(units if isinstance(units, dict) else (), start=1):
+        check_name(unit, "unit", f"{path}, row {row} in units")
     if not is_provenance(units):
         raise StudyError(f"{path} is damaged; delete it, or let `hotswap study timing {folder}` write it anew.")
     return units

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import StudyError
+from hotswap.names import NAMED, check_named
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TIMING_COLUMNS", "is_folder", "read_rows", "table_paths", "unreadable", "write_table"]
+__all__ = ["TIMING_COLUMNS", "check_names_in", "is_folder", "read_rows", "table_paths", "unreadable", "write_table"]
 
 TIMING_COLUMNS = {
     "algorithm": "str",
@@ -51,9 +52,12 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
 
 
 def read_rows(path: Path, columns: Mapping[str, str], *, optional: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Read the rows of a table: these columns, as Python's own types, and no others.
+    """Read the rows of a table: these columns, as Python's own types, and no others; what holds names is checked.
 
     A column that is `optional` and not in the table is not in the rows either.
+
+    Raises:
+        StudyError: The table cannot be read, lacks a column, or has a name that cannot be one.
     """
     import pyarrow as pa  # noqa: PLC0415 (training needs none)
 
@@ -63,10 +67,20 @@ def read_rows(path: Path, columns: Mapping[str, str], *, optional: Collection[st
         if not missing:
             there = [name for name in columns if name in found]
             values = [[_AS[columns[name]](value) for value in found[name]] for name in there]
+            check_named(dict(zip(there, values, strict=True)), str(path))
             return [dict(zip(there, row, strict=True)) for row in zip(*values, strict=True)]
     except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException) as error:
         raise unreadable(path, error) from error
     raise StudyError(f"{path} cannot be read (it lacks the column {missing[0]}).")
+
+
+def check_names_in(path: Path) -> None:
+    """Check the names in a table that is copied and not read.
+
+    Raises:
+        StudyError: The table cannot be read, or has a name that cannot be one.
+    """
+    read_rows(path, dict.fromkeys(NAMED, "str"), optional=NAMED)
 
 
 def _csv(path: Path) -> dict[str, list[Any]]:

@@ -21,6 +21,7 @@ from reprlib import repr as shortened
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from hotswap.errors import SettingError
+from hotswap.names import RULE, is_name
 from hotswap.registry import Registry
 
 __all__ = [
@@ -40,8 +41,8 @@ __all__ = [
     "one",
     "one_of",
     "plain",
+    "plain_name",
     "several",
-    "text",
     "unknown",
     "whole",
     "word",
@@ -125,15 +126,15 @@ def one_of(choices: Collection[str]) -> Rule:
     return Rule(lambda: "one of " + ", ".join(choices) + yours, read)
 
 
-def text() -> Rule:
-    """A name that can stand in a heading."""
+def plain_name() -> Rule:
+    """A name as `hotswap.names` has it."""
 
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+    def read(value: object) -> object:
+        if not is_name(value):
             raise ValueError
         return value
 
-    return Rule("one line of text, not empty", read)
+    return Rule(RULE, read)
 
 
 def yes_or_no() -> Rule:
@@ -148,14 +149,15 @@ def yes_or_no() -> Rule:
 
 
 def word() -> Rule:
-    """A name that can be part of a file's name and of a run's id."""
+    """A name that can be part of the name of a unit, of a run and of a file."""
 
     def read(value: object) -> str:
-        if not isinstance(value, str) or re.fullmatch(r"[a-z][a-z0-9_]*", value) is None:
+        if not isinstance(value, str) or re.fullmatch(r"[a-z][a-z0-9_]{0,63}", value) is None:
             raise ValueError
         return value
 
-    return Rule("a word of lower-case letters, digits and underscores that begins with a letter", read)
+    words = "a word of lower-case letters, digits and underscores that begins with a letter, of at most 64 characters"
+    return Rule(words, read)
 
 
 def instance_of(*kinds: type) -> Rule:

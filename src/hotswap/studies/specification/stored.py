@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hotswap.errors import HotSwapError, StudyError
+from hotswap.names import check_name
 from hotswap.studies.specification.study import StudySpec
 
-__all__ = ["stored_study"]
+__all__ = ["check_stored_names", "stored_study"]
 
 
 def stored_study(table: Any, place: Path) -> StudySpec:
     """The study that `StudySpec.to_dict` wrote into a folder or a file, which is the `place`.
 
     Raises:
-        StudyError: It is damaged, or it names an algorithm, a network or the like that is not registered here.
+        StudyError: It is damaged, has a name that cannot be one, or it names an algorithm, a network or the like that
+            is not registered here.
     """
+    check_stored_names(table, place)
     try:
         return StudySpec.from_dict(table)
     except (HotSwapError, TypeError, ValueError) as error:
@@ -25,3 +29,30 @@ def stored_study(table: Any, place: Path) -> StudySpec:
             f"{place} cannot be read ({why}); if its study uses something of your own, load the file that registers "
             "it: `hotswap --load FILE`, followed by the command."
         ) from error
+
+
+def check_stored_names(table: object, place: Path) -> None:
+    """Check every name in a stored study, whatever else is wrong with it.
+
+    Raises:
+        UnsafeNameError: One of them cannot be a name.
+    """
+    for key, what, name in _names(table):
+        if isinstance(name, str):
+            check_name(name, what, f"{place}, {key} of the study")
+
+
+def _names(table: object) -> Iterator[tuple[str, str, object]]:
+    """Where each name is in a stored study, what it is the name of, and the name."""
+    if not isinstance(table, Mapping):
+        return
+    for key, what in (("name", "study"), ("dataset", "data set")):
+        yield key, what, table.get(key)
+    if isinstance(table.get("network"), Mapping):
+        yield "network", "network", table["network"].get("name")
+    for key in ("families", "set_aside"):
+        families = table.get(key)
+        for row, family in enumerate(families if isinstance(families, list) else (), start=1):
+            if isinstance(family, Mapping):
+                yield f"row {row} in {key}", "family", family.get("name")
+                yield f"row {row} in {key}", "algorithm", family.get("algorithm")

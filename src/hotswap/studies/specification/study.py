@@ -21,7 +21,7 @@ from hotswap.studies.specification.settings import (
     instance_of,
     one_of,
     plain,
-    text,
+    plain_name,
     whole,
     word,
 )
@@ -146,7 +146,7 @@ class StudySpec:
 
     def __post_init__(self) -> None:
         check = Check(self)
-        check.one("name", text())
+        check.one("name", plain_name())
         check.one("dataset", one_of(DATASETS))
         if self.train_images is not None:
             check.one("train_images", COUNT)

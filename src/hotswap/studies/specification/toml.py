@@ -7,10 +7,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
+from hotswap.names import RULE, is_name
 from hotswap.registry import LOAD_HINT
 from hotswap.studies.algorithms import ALGORITHMS, Family
 from hotswap.studies.algorithms.base import refuse_races
@@ -38,6 +40,8 @@ def load_study(path: str | os.PathLike[str]) -> StudySpec:
     settings: dict[str, Any] = {"train_images": None}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in _document(file).items():
+        if not is_name(key):
+            raise SettingError(f"{file}: {shortened(key)} cannot be the name of a key or a table; a name has {RULE}.")
         if isinstance(value, dict):
             refuse_races(value.get("algorithm", key), f"{file}: [{key}]")
         if key == "network" or _is_family(key, value):

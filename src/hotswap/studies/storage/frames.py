@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hotswap.names import check_name
 from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS, numbers_from_json
 
 if TYPE_CHECKING:
@@ -18,8 +20,8 @@ _RUN = ("algorithm", "batch_size", "seed")
 _MEASURED = ("train_nll", "test_error", "test_nll", "mean_lr", "trials", "grad_norm", "steps", "seconds", "more")
 
 
-def read_metrics(sql: sqlite3.Connection) -> pd.DataFrame:
-    """One row a run and recorded epoch, sorted by run and epoch.
+def read_metrics(sql: sqlite3.Connection, ledger: Path) -> pd.DataFrame:
+    """One row a run and recorded epoch of a ledger, sorted by run and epoch.
 
     The columns are those of every study, then the further settings of its runs, then what else they measured, each
     sorted by name: all of it as the ledger has it, whether or not their algorithms are registered here.
@@ -29,7 +31,7 @@ def read_metrics(sql: sqlite3.Connection) -> pd.DataFrame:
     frame = _frame(sql, f"SELECT {chosen} FROM metrics JOIN runs ON id = run ORDER BY run, metrics.epoch", names)
     settings = {run: numbers_from_json(text) for run, text in sql.execute("SELECT id, settings FROM runs")}
     more = [numbers_from_json(text if isinstance(text, str) else None) for text in frame["more"]]  # NaN is no text
-    further = _names(settings.values()), _names(more)
+    further = _names(settings.values(), ledger), _names(more, ledger)
     for name in (*further[0], *METRIC_COLUMNS):
         if name not in frame:
             frame[name] = frame["run"].map({run: values.get(name, math.nan) for run, values in settings.items()})
@@ -38,9 +40,12 @@ def read_metrics(sql: sqlite3.Connection) -> pd.DataFrame:
     return _typed(frame, METRIC_COLUMNS | dict.fromkeys((*further[0], *further[1]), "float64"))
 
 
-def _names(rows: Iterable[Mapping[str, float]]) -> list[str]:
+def _names(rows: Iterable[Mapping[str, float]], ledger: Path) -> list[str]:
     """The names that are no columns of every study."""
-    return sorted({name for values in rows for name in values}.difference(METRIC_COLUMNS))
+    names = sorted({name for values in rows for name in values}.difference(METRIC_COLUMNS))
+    for name in names:
+        check_name(name, "setting or measure", str(ledger))
+    return names
 
 
 def read_arms(sql: sqlite3.Connection) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing
+from hotswap.names import check_name
 from hotswap.studies.specification.study import FINGERPRINT_VERSION, StudySpec
 from hotswap.studies.storage.upgrades import RUNS, SCHEMA, upgrade
 
@@ -90,12 +91,24 @@ def connect(ledger: Path) -> sqlite3.Connection:
     sql = opened(ledger, STUDY)
     try:
         upgrade(sql, ledger)
+        _check_names(sql, ledger)
         check_fingerprint_version(sql.execute("SELECT fingerprint_version FROM study").fetchone()[0], ledger)
         sql.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         sql.close()
         raise
     return sql
+
+
+def _check_names(sql: sqlite3.Connection, ledger: Path) -> None:
+    """Check the names in a study's ledger, but for those of its specs, which are checked where these are read."""
+    for table, column, what in (
+        *(("study", name, name) for name in ("precision", "dtype")),
+        *(("runs", name, what) for name, what in (("id", "run"), ("algorithm", "algorithm"), ("unit", "unit"))),
+        *(("metrics", "run", "run"), ("arms", "run", "run"), ("finishes", "unit", "unit")),
+    ):
+        for row, (name,) in enumerate(sql.execute(f"SELECT DISTINCT {column} FROM {table}"), start=1):
+            check_name(name, what, f"{ledger}, {table}, row {row} of those that differ in {column}")
 
 
 def opened(ledger: Path, kind: Kind) -> sqlite3.Connection:

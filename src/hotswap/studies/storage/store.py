@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hotswap.errors import SettingError, StudyError
 from hotswap.studies.specification.plan import Unit, plan
-from hotswap.studies.specification.stored import stored_study
+from hotswap.studies.specification.stored import check_stored_names, stored_study
 from hotswap.studies.specification.study import StudySpec
 from hotswap.studies.storage.checkpoint_files import checkpoint_folder, latest_checkpoint
 from hotswap.studies.storage.command import without_folders
@@ -151,7 +151,10 @@ class Store:
 
     def stored_specs(self) -> list[dict[str, Any]]:
         """The same as they were stored, whether or not what they name is registered here."""
-        return [json.loads(text) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")]
+        tables = [json.loads(text) for (text,) in self._read("SELECT spec FROM specs ORDER BY asked")]
+        for table in tables:
+            check_stored_names(table, self.folder)
+        return tables
 
     @property
     def epochs(self) -> int:
@@ -328,7 +331,7 @@ class Store:
     def metrics(self) -> pd.DataFrame:
         """Return one row a run and recorded epoch, sorted by run and epoch. See `read_metrics` for the columns."""
         with explained(self.folder):
-            return read_metrics(self._sql)
+            return read_metrics(self._sql, self.folder / LEDGER)
 
     def arms(self) -> pd.DataFrame:
         """Return how often each run took each arm in each recorded epoch, columns as in `ARM_COLUMNS`, sorted."""
