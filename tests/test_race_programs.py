@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-from benchmarks import race_own
+from benchmarks import race_cost, race_own
 from benchmarks.race_own import ALONE, BAD, TUNED, Job
 from hotswap.bench.methods import METHODS
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.workloads import WORKLOADS
 
+CPU = torch.device("cpu")
 TUNED_ADAMW = {"optimizer": "adamw", "lr": 3e-3, "weight_decay": 0.1, "warmup": 0.05}
 
 
@@ -96,3 +99,71 @@ def test_scores_are_over_the_reference_and_over_the_race_without_the_own_lane() 
     text = race_own.shown(rows).splitlines()
     assert text[-2].split()[:2] == ["mean", f"{(0.5 * 1.1) ** 0.5:.3f}"]
     assert text[-1].split()[:2] == ["worst", "1.100"]
+
+
+def small_case() -> race_cost.Case:
+    def batch() -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.randn(16, 6)
+        return x, x.sum(1).gt(0).long()
+
+    return race_cost.Case("small", lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)), batch)
+
+
+def test_racing_steps_are_timed_beside_as_many_of_each_lane_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare, alone = race_cost.Loop.bare, []
+    sides = iter([3.0, 2.0] * 1000)
+
+    def noted(loop: race_cost.Loop, optimizer: torch.optim.Optimizer, steps: int = 1) -> None:
+        alone.extend([optimizer.param_groups[0]["lr"]] * steps)
+        bare(loop, optimizer, steps)
+
+    def seconds(work: Any, _: torch.device) -> float:
+        work()
+        return next(sides)
+
+    monkeypatch.setattr(race_cost.Loop, "bare", noted)
+    monkeypatch.setattr(race_cost, "seconds", seconds)
+    found = race_cost.racing(small_case(), CPU, 1000, budget=0, most=1)
+    case = small_case()
+    loop = race_cost.Loop(case, CPU)
+    race = race_cost.hotswap.Race(loop.model, total_steps=1000)
+    while race.winner is None:
+        loop.raced(race)
+    taken = {one.rate: one.steps for one in race.standings() if one.steps}
+    assert {rate: alone.count(rate) for rate in set(alone)} == taken
+    assert (found["lanes"], found["steps"]) == (len(taken), sum(taken.values()))
+    assert (found["ratio"], found["low"], found["high"], found["pairs"]) == (1.5, 1.5, 1.5, 1)
+
+
+def test_steps_after_a_race_are_timed_in_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    raced = race_cost.Loop.raced
+
+    def noted(loop: race_cost.Loop, race: Any, count: int = 1) -> None:
+        raced(loop, race, count)
+        assert race.winner is not None
+        steps.append(count)
+
+    monkeypatch.setattr(race_cost.Loop, "raced", noted)
+    found = race_cost.after(small_case(), CPU, budget=0, most=2)
+    assert found["pairs"] == 2
+    assert sum(steps) == 3 * race_cost.BLOCK
+    assert found["bare_step"] > 0
+
+
+def test_ratios_are_medians_of_pairs() -> None:
+    found = race_cost.ratio_of([(2.0, 1.0), (3.0, 2.0), (8.0, 1.0)], steps=10)
+    assert (found["ratio"], found["low"], found["high"]) == (2.0, 1.5, 8.0)
+    assert (found["bare_step"], found["extra_a_step"]) == (0.1, 0.1)
+
+
+@pytest.mark.gpu
+def test_a_race_holds_nothing_on_the_device_but_its_average() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    case = race_cost.cases(torch.device("cuda"))[0]
+    averaged, plain = (race_cost.memory(case, torch.device("cuda"), average=average) for average in (True, False))
+    assert averaged["during"] < 1.1
+    assert averaged["after"] < 1.1
+    assert plain["during"] < 0.1
+    assert plain["after"] < 0.1
