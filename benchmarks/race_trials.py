@@ -32,7 +32,7 @@ from hotswap.bench.workloads import WORKLOADS, Task
 from hotswap.ensemble.precision import full_float32
 from hotswap.race import Muon, Race
 
-MODULES = {name: import_module(f"hotswap.race.{name}") for name in ("average", "judging", "lanes", "muon", "schedule")}
+MODULES = {name: import_module(f"hotswap.race.{name}") for name in ("average", "judging", "lane", "muon", "schedule")}
 
 PERCENTS = (10, 20, 30, 50, 70, 100)
 
@@ -90,7 +90,7 @@ def run(problem: str, trial: str, seed: int, device: str, folder: str) -> str:
         optimizer: Any
         if kind == "race":
             known = None if options.pop("open", 0) else task.steps
-            chosen = MODULES["lanes"].lanes(task.model, True) if names == "default" else optimizers_of(names, task.model, **of_muon)
+            chosen = MODULES["lane"].lanes(task.model, True) if names == "default" else optimizers_of(names, task.model, **of_muon)
             optimizer = Race(task.model, chosen, total_steps=known, **options)
             result.update(_raced(task, optimizer))
         else:

@@ -24,13 +24,13 @@ class Average:
         self.count = 0
         self.tensors: list[Tensor] = []
 
+    @torch.no_grad()
     def add(self, weights: Sequence[Tensor]) -> None:
         """Take a sample."""
         self.count += 1
         if len(self.tensors) != len(weights):
-            with torch.inference_mode(False):
-                self.tensors = [_wide(p).clone() for p in weights]
-                return
+            self.tensors = self.first(weights)
+            return
         share = (POWER + 1) / (POWER + self.count)
         plain = [(t, p) for t, p in zip(self.tensors, weights, strict=True) if t.dtype == p.dtype]
         if plain:
@@ -38,6 +38,12 @@ class Average:
         for tensor, p in zip(self.tensors, weights, strict=True):
             if tensor.dtype != p.dtype:
                 tensor.lerp_(_wide(p), share)
+
+    @staticmethod
+    def first(weights: Sequence[Tensor]) -> list[Tensor]:
+        """The average of one sample."""
+        with torch.inference_mode(False):
+            return [_wide(p).clone() for p in weights]
 
     def saved(self) -> dict[str, Any]:
         """Its values, to be copied."""

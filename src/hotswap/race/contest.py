@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from hotswap.errors import LossError, SettingError, UnsupportedError
 from hotswap.race.average import EVERY, Average
 from hotswap.race.judging import Plan, Score, beats, noise, score_of
-from hotswap.race.lanes import Lane, Seat
+from hotswap.race.lane import Lane, Seat
 from hotswap.race.processes import Processes
 from hotswap.race.schedule import factor
+from hotswap.race.snapshots import hosted
 
 __all__ = ["Contest"]
 
@@ -26,6 +29,9 @@ KEPT = 0.02
 
 ROLLBACKS = 2
 """How often a winner goes back because its loss rose."""
+
+_owners: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Which contest trains a model, by the first of its weights."""
 
 FAILURES = 2
 """Turns in a row that were not finite, after which a lane is dropped; windows, after which the winner's rate falls."""
@@ -57,7 +63,13 @@ class Contest:
         average: bool,
         processes: Processes,
     ) -> None:
-        self.seat, self.lanes, self.judge, self.scheduled, self.processes = seat, list(lanes), judge, scheduled, processes
+        self.seat, self.lanes, self.judge, self.scheduled, self.processes = (
+            seat,
+            list(lanes),
+            judge,
+            scheduled,
+            processes,
+        )
         self.keeps_average = average
         self.step, self.turn_step, self.round, self.slot = 0, 0, 0, 0
         self.values: list[Tensor | float] = []
@@ -91,10 +103,11 @@ class Contest:
     @property
     def length(self) -> int:
         """Steps of the present turn, or of the present window of the winner."""
-        return self.slots[self.slot][1] if self.winner is None and self.slots else WINDOW
+        return self.slots[self.slot][1] if self.slots else WINDOW
 
     def check(self, loss: Tensor | float | None) -> None:
         """Refuse a step that cannot be taken, before anything has changed."""
+        self.refuse_another_race()
         if self.aside is not None:
             raise UnsupportedError(
                 "The model holds the averaged weights that eval() put there, and a step would be lost; call "
@@ -106,7 +119,14 @@ class Contest:
                 "give Race the number of steps that the run really takes, such as epochs * len(loader)."
             )
         last = self.turn_step == self.length - 1
-        if last and self.winner is None and self.judge is None and loss is None and not self.values and not self.observed:
+        if (
+            last
+            and self.winner is None
+            and self.judge is None
+            and loss is None
+            and not self.values
+            and not self.observed
+        ):
             raise LossError(
                 f"{self.here.name} has trained for {self.length} steps without a loss, and lanes are judged by their "
                 "losses; call step(loss), or observe(loss) before step()."
@@ -153,6 +173,16 @@ class Contest:
         if found != lane.factor:
             lane.scale(found)
 
+    def refuse_another_race(self) -> None:
+        """Refuse weights that another race has begun to train: the model holds one of its lanes."""
+        owner = _owners.get(self.seat.weights[0])
+        other = owner() if owner is not None else None
+        if other is not None and other is not self and (other.winner is None or self.begun):
+            raise UnsupportedError(
+                "Another race trains these parameters, and the model holds one of its lanes; let one race train them, or "
+                "delete the other one, or make the model anew."
+            )
+
     def begin_values(self) -> None:
         """Remember the model before its first forward pass in training, which changes the buffers of batch norm."""
         if self.start is None and not self.begun:
@@ -160,6 +190,7 @@ class Contest:
 
     def _begin(self) -> None:
         """Park every lane at the start; the first one trains."""
+        _owners[self.seat.weights[0]] = weakref.ref(self)
         now = self.seat.saved()
         self.start = {**now, "buffers": (self.start or now)["buffers"]}
         for lane in self.racing:
@@ -394,6 +425,31 @@ class Contest:
             if self.judge is None and all(lane.losses for lane in self.racing):
                 self.leader = min(self.racing, key=lambda lane: score_of(lane.losses).mean)
             self._end_race(fresh=finite)
+
+    def add(self, group: dict[str, Any], rate: float | None) -> None:
+        """Add parameters to every lane, also to those that are parked."""
+        new = list(group["params"])
+        base = self.lanes[0].rates[0]
+        for lane in self.lanes:
+            own = lane.rates[0]
+            settings = {} if rate is None or own is None or not base else {"lr": own * rate / base}
+            known = lane.optimizer.defaults
+            values = {name: v for name, v in group.items() if name in known and name != "lr"} if lane.own else {}
+            lane.optimizer.add_param_group({**values, **settings, "params": new})
+            added = lane.optimizer.param_groups[-1]
+            lane.rates.append(added.get("lr"))
+            lane.factor = math.nan
+            if lane.average is not None and lane.average.tensors:
+                lane.average.tensors += Average.first(new)
+            if lane.parked is not None:
+                lane.parked["optimizer"]["groups"].append({k: v for k, v in added.items() if k != "params"})
+                if lane.parked["model"] is not None:
+                    lane.parked["model"]["weights"] += [hosted(p) for p in new]
+                if lane.parked["average"] is not None and lane.parked["average"]["count"]:
+                    lane.parked["average"]["tensors"] += [hosted(p) for p in Average.first(new)]
+        if self.start is not None:
+            self.start["weights"] += [hosted(p) for p in new]
+        self.seat.weights += new
 
     # --- evaluation ---------------------------------------------------------------------------------------------------
 

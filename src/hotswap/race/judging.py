@@ -79,9 +79,7 @@ def plan(kinds: Sequence[object], total: int | None, share: float, *, judged: bo
     return Plan(1, ())
 
 
-def _fitted(
-    kinds: Sequence[object], total: int | None, share: float, *, judged: bool
-) -> tuple[Round, ...] | None:
+def _fitted(kinds: Sequence[object], total: int | None, share: float, *, judged: bool) -> tuple[Round, ...] | None:
     first, within = JUDGED if judged else (FIRST, WITHIN)
     if total is None:
         return _rounds(kinds, max(LEAST, round(OPEN_WITHIN * first / within)), OPEN_WITHIN, OPEN_ACROSS, judged=judged)

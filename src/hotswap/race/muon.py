@@ -16,7 +16,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
-from hotswap.errors import SettingError, UnsupportedError
+from hotswap.errors import SettingError
 
 __all__ = ["Muon"]
 
@@ -24,7 +24,6 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic polynomial that moves every singular value to about 1."""
 
 ITERATIONS = 5
-CAUTIOUS = 0
 
 STACKED = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
 """How many matrices a recurrent layer stacks in one parameter: one for each gate."""
@@ -41,7 +40,7 @@ class Shape(NamedTuple):
 class Muon(Optimizer):
     """Orthogonalize the momentum of matrices and convolutions, and train all other parameters with AdamW.
 
-        optimizer = hotswap.Muon(model, lr=0.01)
+        optimizer = hotswap.Muon(model, lr=0.012)
 
     Embeddings, heads that are tied to an embedding, complex parameters and vectors use AdamW, at the same rate.
     The gates of an LSTM or GRU, the query, key and value of `nn.MultiheadAttention`, and the groups of a grouped
@@ -59,10 +58,10 @@ class Muon(Optimizer):
     def __init__(
         self,
         model: nn.Module,
-        lr: float = 1e-2,
+        lr: float = 1.2e-2,
         *,
         momentum: float = 0.95,
-        weight_decay: float = 0.01,
+        weight_decay: float = 0.05,
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
     ) -> None:
@@ -71,15 +70,9 @@ class Muon(Optimizer):
                 f"Muon needs the model, and was given {_told(model)}: which parameters are embeddings or convolutions "
                 "only the model's layers tell. Write Muon(model, lr=...)."
             )
-        for name, value, highest in (("lr", lr, None), ("momentum", momentum, 1), ("weight_decay", weight_decay, None)):
-            if not 0 <= value < (highest or float("inf")):
-                raise SettingError(
-                    f"Muon({name}={value}): give a number that is at least 0{' and below 1' if highest else ''}."
-                )
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        if not parameters:
-            raise SettingError("Muon(model): no parameter of the model requires a gradient, so there is nothing to train.")
+        _check(lr=lr, momentum=momentum, weight_decay=weight_decay, betas=betas, eps=eps)
         self.model = model
+        parameters = trained(model, "Muon")
         self._shapes: dict[Tensor, Shape | None] = {}
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "betas": tuple(betas), "eps": eps}
         super().__init__(parameters, defaults)
@@ -119,61 +112,57 @@ class Muon(Optimizer):
 
     def _step_matrices(self, parameters: list[Tensor], group: dict[str, Any], scale: float) -> None:
         """Step parameters whose matrices have the same two sides; all their products are one batch."""
-        gradients = [p.grad for p in parameters]
+        gradients = [_gradient(p) for p in parameters]
         momenta = [self._momentum(p) for p in parameters]
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"])
-        shapes = [self._shape(p) for p in parameters]
+        shapes = [shape for p in parameters if (shape := self._shape(p)) is not None]
         wide = [_wide(update.reshape(shape)) for update, shape in zip(ahead, shapes, strict=True)]
         updates = orthogonalized(wide[0] if len(wide) == 1 else torch.cat(wide))
-        pieces = updates.split([len(one) for one in wide])
         back = [
             (piece if shape.rows <= shape.columns else piece.mT).reshape(p.shape).to(p.dtype)
-            for piece, shape, p in zip(pieces, shapes, parameters, strict=True)
+            for piece, shape, p in zip(updates.split([len(one) for one in wide]), shapes, parameters, strict=True)
         ]
         if group["weight_decay"]:
-            import hotswap.race.muon as here
-            if here.CAUTIOUS:
-                for p, b in zip(parameters, back, strict=True):
-                    p.mul_(1 - group["lr"] * group["weight_decay"] * (p * b > 0))
-            else:
-                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(parameters, back, alpha=-group["lr"] * scale)
 
     def _momentum(self, p: Tensor) -> Tensor:
         state = self.state[p]
         if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(p.grad)
-        return state["momentum_buffer"]
+            state["momentum_buffer"] = torch.zeros_like(_gradient(p))
+        momentum: Tensor = state["momentum_buffer"]
+        return momentum
 
     def _step_others(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """AdamW; weight decay for matrices such as embeddings alone."""
         for p in parameters:
             if "step" not in (state := self.state[p]):
-                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device if p.is_cuda else "cpu")
+                state["step"] = torch.zeros((), dtype=torch.float32)
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-        by_decay = [(group["weight_decay"], [p for p in parameters if p.ndim > 1])]
-        by_decay.append((0.0, [p for p in parameters if p.ndim <= 1]))
         beta1, beta2 = group["betas"]
-        for decay, some in by_decay:
-            if some:
-                states = [self.state[p] for p in some]
-                adamw(
-                    some,
-                    [p.grad.to_dense() if p.grad.is_sparse else p.grad for p in some],
-                    *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
-                    [],
-                    [state["step"] for state in states],
-                    foreach=True,
-                    has_complex=any(p.is_complex() for p in some),
-                    amsgrad=False,
-                    beta1=beta1,
-                    beta2=beta2,
-                    lr=group["lr"],
-                    weight_decay=decay,
-                    eps=group["eps"],
-                    maximize=False,
-                )
+        for decay, is_decayed in ((group["weight_decay"], True), (0.0, False)):
+            some = [p for p in parameters if (p.ndim > 1) == is_decayed]
+            if not some:
+                continue
+            states = [self.state[p] for p in some]
+            adamw(
+                some,
+                [_gradient(p) for p in some],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [],
+                [state["step"] for state in states],
+                foreach=True,
+                has_complex=any(p.is_complex() for p in some),
+                amsgrad=False,
+                beta1=beta1,
+                beta2=beta2,
+                lr=group["lr"],
+                weight_decay=decay,
+                eps=group["eps"],
+                maximize=False,
+            )
 
     def _shape(self, p: Tensor) -> Shape | None:
         """The matrices in a parameter; None for one that AdamW trains."""
@@ -181,6 +170,29 @@ class Muon(Optimizer):
             self._shapes |= shapes_of(self.model)
             self._shapes.setdefault(p, _by_dimensions(p))  # one that the model does not list
         return self._shapes[p]
+
+
+def trained(model: nn.Module, who: str) -> list[Tensor]:
+    """The parameters of a model that require gradients; an error if there is none."""
+    found: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+    if not found:
+        raise SettingError(
+            f"{who}(model): no parameter of the model requires a gradient, so there is nothing to train."
+        )
+    return found
+
+
+def _check(*, lr: float, momentum: float, weight_decay: float, betas: tuple[float, float], eps: float) -> None:
+    whole, share = "at least 0", "at least 0 and below 1"
+    rules = [
+        ("lr", lr, whole),
+        ("weight_decay", weight_decay, whole),
+        ("eps", eps, whole),
+        ("momentum", momentum, share),
+    ]
+    for name, value, rule in [*rules, *(("betas", beta, share) for beta in betas)]:
+        if not isinstance(value, int | float) or not 0 <= value < (1 if rule is share else float("inf")):
+            raise SettingError(f"Muon({name}={value!r}): give a number that is {rule}.")
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
@@ -222,6 +234,11 @@ def _by_dimensions(p: Tensor, parts: int = 1, *, convolution: bool = False) -> S
         rows = p.shape[0] // parts
         shape = Shape(parts, rows, p[0].numel())
     return None if shape is None or min(shape) < 1 or min(shape[1:]) < 2 else shape
+
+
+def _gradient(p: Tensor) -> Tensor:
+    assert p.grad is not None
+    return p.grad.to_dense() if p.grad.is_sparse else p.grad
 
 
 def _wide(matrices: Tensor) -> Tensor:

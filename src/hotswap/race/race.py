@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,17 +13,25 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import update_bn
 
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
+from hotswap.race.checkpoint import checked, load, save
 from hotswap.race.contest import Contest
 from hotswap.race.interrupts import Uninterrupted
 from hotswap.race.judging import plan
-from hotswap.race.lanes import Lane, Seat, lanes, named, scheduled
+from hotswap.race.lane import Lane, Seat, scheduled
 from hotswap.race.processes import Processes
 from hotswap.race.standings import Standings
+from hotswap.race.validation import (
+    KEY,
+    OWN_SCHEDULE,
+    check_settings,
+    gone_name,
+    gone_setting,
+    lanes_of,
+    opened,
+    weights_of,
+)
 
-__all__ = ["OWN_SCHEDULE", "Race"]
-
-OWN_SCHEDULE = "linear"
-"""The race's own schedule: a warm-up in each lane's steps, then a linear decay to zero over the run."""
+__all__ = ["Race"]
 
 Closure = Callable[[], Any]
 
@@ -68,10 +77,14 @@ class Race(Optimizer):
         average: bool = True,
         also: Iterable[Tensor] = (),
         process_group: Any = None,
+        **gone: Any,
     ) -> None:
-        racing = _lanes_of(model, optimizers)
+        if gone:
+            raise SettingError(gone_setting(next(iter(gone))))
+        check_settings(total_steps=total_steps, judge=judge, schedule=schedule, share=share)
+        racing = lanes_of(model, optimizers)
+        weights = weights_of(model, racing)
         self.share, self._judged = share, judge is not None
-        weights = [p for group in racing[0].optimizer.param_groups for p in group["params"]]
         if callable(schedule):
             for lane in racing:
                 scheduled(lane, schedule)
@@ -85,10 +98,11 @@ class Race(Optimizer):
             average=average,
             processes=Processes(process_group),
         )
+        self._contest.refuse_another_race()
         groups = [{**group, "params": list(group["params"])} for group in racing[0].optimizer.param_groups]
         super().__init__(groups, {"lr": racing[0].rates[0]})
-        self._shown = [group["lr"] for group in self.param_groups]
-        self._first_forward = model.register_forward_pre_hook(self._before_forward)
+        self._shown = [group.get("lr") for group in self.param_groups]
+        self._remember_buffers()
 
     def _plan(self, racing: Sequence[Lane], total: int | None) -> Any:
         return plan([lane.group for lane in racing], total, self.share, judged=self._judged)
@@ -196,19 +210,61 @@ class Race(Optimizer):
         """How the lanes have done; it prints as a table."""
         return Standings.of(self._contest)
 
-    def _before_forward(self, model: nn.Module, _: Any) -> None:
-        if model.training and torch.is_grad_enabled():
-            self._contest.begin_values()
-            self._first_forward.remove()
+    def _remember_buffers(self) -> None:
+        """Keep the buffers of the model as they are before its first forward pass, which changes those of batch norm."""
+        contest = weakref.ref(self._contest)
+
+        def remember(model: nn.Module, _: Any) -> None:
+            here = contest()
+            if model.training and torch.is_grad_enabled():
+                handle.remove()
+                if here is not None:
+                    here.begin_values()
+
+        handle = self._contest.seat.model.register_forward_pre_hook(remember)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the race is: lanes, weights that train, averages, state. Load the model's checkpoint first, then this."""
+        return {**super().state_dict(), "state": {}, KEY: save(self._contest)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on exactly where another race was; nothing changes if the checkpoint does not fit."""
+        saved, groups = opened(state_dict, len(self.param_groups))
+        saved = checked(saved, self._contest)
+        with Uninterrupted():
+            load(saved, self._contest)
+            for group, values in zip(self.param_groups, groups, strict=True):
+                group.update({name: value for name, value in values.items() if name != "params"})
+            self._shown = [group.get("lr") for group in self.param_groups]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters to every lane; a rate that is given is scaled in each lane as its first rate is."""
+        super().add_param_group(param_group)
+        contest = self.__dict__.get("_contest")
+        if contest is not None and "_shown" in self.__dict__:
+            contest.add(self.param_groups[-1], param_group.get("lr"))
+            self._shown.append(self.param_groups[-1].get("lr"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Torch's own keeps the groups alone; a scheduler leaves a `step` on the object, which would step the original."""
+        return {name: value for name, value in self.__dict__.items() if name != "step"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if not self._contest.begun:
+            self._remember_buffers()
+
+    def __getattr__(self, name: str) -> Any:
+        """Names of the race of before say what stands in their place."""
+        raise AttributeError(gone_name(name) or f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _follow_scheduler(self) -> None:
         """Take over what a scheduler around the race, or its user, has made of the rate."""
-        shown, group = self._shown[0], self.param_groups[0]
-        contest = self._contest
-        if "initial_lr" in group or group["lr"] != shown:
-            base = contest.lanes[0].rates[0] or 1.0
-            contest.scale = group["lr"] / base
-            contest.scheduled = False
+        group, contest = self.param_groups[0], self._contest
+        if group.get("lr") != self._shown[0] or "initial_lr" in group:
+            base = contest.lanes[0].rates[0]
+            if base and group["lr"] is not None:
+                contest.scale, contest.scheduled = float(group["lr"]) / base, False
 
     def _show_rates(self) -> None:
         here = self._contest.here.optimizer.param_groups
@@ -218,17 +274,7 @@ class Race(Optimizer):
             if around:
                 group["lane_lr"] = rate
             else:
-                group["lr"] = self._shown[number] = rate
-
-
-def _lanes_of(model: nn.Module, optimizers: Optimizer | Sequence[Optimizer] | None) -> list[Lane]:
-    if not isinstance(model, nn.Module):
-        raise SettingError(f"Race needs the model first, and was given {model!r}; write Race(model, ...).")
-    if optimizers is None:
-        return named(lanes(model), None)
-    if isinstance(optimizers, Optimizer):
-        return named([optimizers, *lanes(model)], optimizers)
-    return named(list(optimizers), None)
+                group["lr"] = self._shown[number] = float(rate) if isinstance(rate, Tensor) else rate
 
 
 def _checked(loss: Any, *, needed: bool = False) -> Tensor | float | None:

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from hotswap.errors import SettingError
 from hotswap.race.average import Average
-from hotswap.race.muon import Muon
+from hotswap.race.muon import Muon, trained
 from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
@@ -33,22 +33,22 @@ def lanes(model: nn.Module, muon: Literal["auto"] | bool = "auto") -> list[Optim
     """
     if muon not in ("auto", True, False):
         raise SettingError(f"lanes(muon={muon!r}): choose 'auto', True or False.")
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if not trained:
-        raise SettingError("lanes(model): no parameter of the model requires a gradient, so there is nothing to train.")
+    if not isinstance(model, nn.Module):
+        raise SettingError(f"lanes() needs the model, and was given {model!r}; write lanes(model).")
+    parameters = trained(model, "lanes")
     matrices = Muon(model).has_matrices()
-    if matrices and (muon is True or (muon == "auto" and any(p.device.type != "cpu" for p in trained))):
+    if matrices and (muon is True or (muon == "auto" and any(p.device.type != "cpu" for p in parameters))):
         return [Muon(model, lr=rate) for rate in MUON_RATES]
-    found: list[Optimizer] = [AdamW(_groups(trained), lr=rate) for rate in ADAMW_RATES]
+    found: list[Optimizer] = [AdamW(_groups(parameters), lr=rate) for rate in ADAMW_RATES]
     if not matrices:
-        found += [SGD(trained, lr=rate, momentum=0.9, nesterov=True) for rate in SGD_RATES]
+        found += [SGD(parameters, lr=rate, momentum=0.9, nesterov=True) for rate in SGD_RATES]
     return found
 
 
-def _groups(trained: Sequence[Tensor]) -> list[dict[str, Any]]:
+def _groups(parameters: Sequence[Tensor]) -> list[dict[str, Any]]:
     """One group, or a second one without weight decay for vectors."""
-    vectors = [p for p in trained if p.ndim <= 1]
-    others = [p for p in trained if p.ndim > 1]
+    vectors = [p for p in parameters if p.ndim <= 1]
+    others = [p for p in parameters if p.ndim > 1]
     groups = [{"params": others}] if others else []
     return groups + ([{"params": vectors, "weight_decay": 0.0}] if vectors else [])
 
@@ -173,9 +173,10 @@ class Seat:
         if lane.scheduler is not None:
             lane.scheduler.load_state_dict(lane.parked["scheduler"])
         if lane.average is not None:
-            lane.average.load(copied(lane.parked["average"], self._on_device))
+            lane.average.load(copied(lane.parked["average"], self.on_device))
 
-    def _on_device(self, saved: Tensor, _: object) -> Tensor:
+    def on_device(self, saved: Tensor, _: object) -> Tensor:
+        """A copy of a saved tensor beside the weights."""
         return saved.to(self.weights[0].device, copy=True, non_blocking=True)
 
 

@@ -1,0 +1,321 @@
+"""Checkpoints of a race: plain containers with tensors in the host's memory, checked as a whole before they are loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hotswap.errors import CheckpointError
+from hotswap.race.contest import Contest
+from hotswap.race.judging import Plan, Round, Score
+from hotswap.race.lane import Lane
+from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
+
+__all__ = ["checked", "load", "save"]
+
+VERSION = 1
+
+COUNTERS = ("step", "turn_step", "round", "slot", "rollbacks", "risen", "kept_at")
+"""Numbers of a contest that are at least zero."""
+
+
+def save(contest: Contest) -> dict[str, Any]:
+    """All that a race is, in new memory."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    places = {id(lane): number for number, lane in enumerate(contest.lanes)}
+    found = {
+        "version": VERSION,
+        **{name: getattr(contest, name) for name in COUNTERS},
+        "total": contest.total,
+        "decay": None if contest.decay is None else list(contest.decay),
+        "begun": contest.begun,
+        "first_loss": contest.first_loss,
+        "rate": contest.rate,
+        "scale": contest.scale,
+        "scheduled": contest.scheduled,
+        "values": [float(value) for value in contest.values],
+        "observed": [float(value) for value in contest.observed],
+        "here": places[id(contest.here)],
+        "leader": places[id(contest.leader)],
+        "winner": None if contest.winner is None else places[id(contest.winner)],
+        "racing": [places[id(lane)] for lane in contest.racing],
+        "slots": [[places[id(lane)], length] for lane, length in contest.slots],
+        "baseline": _numbers(contest.baseline),
+        "best": _numbers(contest.best),
+        "start": contest.start,
+        "model": contest.aside or contest.seat.saved(),
+        "plan": [contest.plan.lanes, [[one.until, one.keep, one.across] for one in contest.plan.rounds]],
+        "lanes": [_saved_lane(lane, here=lane is contest.here) for lane in contest.lanes],
+    }
+    new: dict[str, Any] = copied(found, lambda tensor, _: tensor.detach().clone())
+    return new
+
+
+def _numbers(score: Score | None) -> list[float] | None:
+    return None if score is None else [score.mean, score.variance]
+
+
+def _saved_lane(lane: Lane, *, here: bool) -> dict[str, Any]:
+    average = lane.average.saved() if here and lane.average is not None else None
+    return {
+        "name": lane.name,
+        "optimizer": type(lane.optimizer).__name__,
+        "rates": lane.rates,
+        "own": lane.own,
+        "steps": lane.steps,
+        "losses": lane.losses,
+        "loss": lane.loss,
+        "dropped": lane.dropped,
+        "dropped_at": lane.dropped_at,
+        "failures": lane.failures,
+        "parked": lane.parked,
+        "now": saved_optimizer(lane.optimizer) if here else None,
+        "average": copied(average, hosted),
+        "scheduler": None if lane.scheduler is None else dict(lane.scheduler.state_dict()),
+    }
+
+
+def checked(saved: Any, contest: Contest) -> dict[str, Any]:
+    """A checkpoint that fits the race; nothing is changed.
+
+    Raises:
+        CheckpointError: It is not of such a race, or it is damaged.
+    """
+    try:
+        return _checked(saved, contest)
+    except CheckpointError:
+        raise
+    except Exception as error:  # whatever a damaged checkpoint leads to
+        raise CheckpointError(
+            f"The race's checkpoint is damaged: {' '.join(str(error).split()) or type(error).__name__}. "
+            "Load a checkpoint that state_dict() gave."
+        ) from error
+
+
+def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
+    _need(isinstance(saved, Mapping), "it is no dictionary")
+    _need(saved.get("version") == VERSION, f"its version is {saved.get('version')!r}, and this hotswap reads {VERSION}")
+    theirs = [(lane["name"], lane["optimizer"], list(lane["rates"])) for lane in saved["lanes"]]
+    ours = [(lane.name, type(lane.optimizer).__name__, lane.rates) for lane in contest.lanes]
+    if theirs != ours:
+        raise CheckpointError(
+            f"The checkpoint is of a race of {_listed(theirs)}, and this race is of {_listed(ours)}; make the race with the "
+            "optimizers that it had."
+        )
+    for name in COUNTERS:
+        _need(_is_count(saved[name]), f"{name} is {saved[name]!r}")
+    _need(saved["total"] is None or _is_count(saved["total"]), f"total is {saved['total']!r}")
+    _need(saved["decay"] is None or (all(map(_is_count, saved["decay"])) and len(saved["decay"]) == 2), "decay is odd")
+    for name in ("begun", "scheduled"):
+        _need(isinstance(saved[name], bool), f"{name} is {saved[name]!r}")
+    for name in ("rate", "scale"):
+        _need(isinstance(saved[name], int | float) and math.isfinite(saved[name]), f"{name} is {saved[name]!r}")
+    _need(isinstance(saved["first_loss"], float), f"first_loss is {saved['first_loss']!r}")
+    places = [saved["here"], saved["leader"], *saved["racing"], *(place for place, _ in saved["slots"])]
+    places += [] if saved["winner"] is None else [saved["winner"]]
+    _need(all(_is_count(place) and place < len(ours) for place in places), "it names a lane that there is not")
+    _need(all(_is_count(length) and length for _, length in saved["slots"]), "a turn has no length")
+    racing = saved["winner"] is None
+    _need(bool(saved["racing"]) and saved["here"] in saved["racing"], "the lane in the model does not race")
+    _need(not racing or not saved["begun"] or saved["slot"] < len(saved["slots"]), "its turn is not of its round")
+    count, rounds = saved["plan"]
+    _need(_is_count(count) and 0 < count <= len(ours), "its plan is of other lanes")
+    for until, keep, across in rounds:
+        _need(_is_count(until) and _is_count(keep) and keep and isinstance(across, bool), "its rounds are odd")
+    _need(saved["round"] < len(rounds) or not racing or not saved["begun"], "its round is not of its plan")
+    _need(_are_numbers(saved["values"]) and _are_numbers(saved["observed"]), "a loss is no number")
+    for name in ("baseline", "best"):
+        _need(
+            saved[name] is None or (len(saved[name]) == 2 and _are_numbers(saved[name])), f"{name} is {saved[name]!r}"
+        )
+    _check_model(saved["model"], contest, "model")
+    if saved["start"] is not None:
+        _check_model(saved["start"], contest, "start")
+    for number, (lane, ours_) in enumerate(zip(saved["lanes"], contest.lanes, strict=True)):
+        needed = saved["begun"] and number in saved["racing"]
+        _check_lane(lane, ours_, contest, here=number == saved["here"], needed=needed)
+        fresh = needed and lane["parked"]["model"] is None
+        _need(not fresh or saved["start"] is not None or not racing, f"{lane['name']} has no weights")
+    return dict(saved)
+
+
+def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here: bool, needed: bool) -> None:
+    name = lane.name
+    _need(_is_count(saved["steps"]) and _is_count(saved["failures"]), f"{name} has no number of steps")
+    _need(_are_numbers(saved["losses"]), f"{name} has a loss that is no number")
+    _need(saved["loss"] is None or _are_numbers([saved["loss"]]), f"{name} has a loss that is no number")
+    _need(
+        saved["dropped_at"] is None or _is_count(saved["dropped_at"]), f"{name} was dropped at {saved['dropped_at']!r}"
+    )
+    _need(isinstance(saved["dropped"], str), f"{name} was dropped for no reason")
+    parked = saved["parked"]
+    _need(parked is not None or not needed, f"{name} has nothing to go on with")
+    if here:
+        _check_optimizer(saved["now"], lane, name)
+        _check_average(saved["average"], lane, contest)
+    if parked is not None:
+        _need(_is_count(parked["steps"]), f"{name} has no number of steps")
+        if parked["model"] is not None:
+            _check_model(parked["model"], contest, name)
+        _check_optimizer(parked["optimizer"], lane, name)
+        _check_average(parked["average"], lane, contest)
+    _need((lane.scheduler is None) == (saved["scheduler"] is None), f"{name} has another kind of schedule")
+
+
+def _check_model(saved: Mapping[str, Any], contest: Contest, where: str) -> None:
+    buffers = dict(contest.seat.model.named_buffers())
+    _check_tensors(saved["weights"], contest.seat.weights, f"the weights of {where}")
+    _check_tensors(saved["also"], contest.seat.also, f"the further tensors of {where}")
+    _need(set(saved["buffers"]) == set(buffers), f"the buffers of {where} have other names than the model's")
+    _need(all(isinstance(b, Tensor) for b in saved["buffers"].values()), f"a buffer of {where} is no tensor")
+
+
+def _check_average(saved: Any, lane: Lane, contest: Contest) -> None:
+    _need((saved is None) == (lane.average is None), f"{lane.name} has an average or none, other than this race")
+    if saved is not None:
+        _need(_is_count(saved["count"]), f"the average of {lane.name} has no count")
+        shapes = contest.seat.weights if saved["count"] else []
+        _check_tensors(saved["tensors"], shapes, f"the average of {lane.name}", same_type=False)
+
+
+def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str, *, same_type: bool = True) -> None:
+    _need(isinstance(saved, list) and len(saved) == len(wanted), f"{what} are not as many as this model's")
+    for one, tensor in zip(saved, wanted, strict=True):
+        _need(isinstance(one, Tensor), f"{what} are no tensors")
+        if one.shape != tensor.shape:
+            raise CheckpointError(
+                f"The race's checkpoint is of another model: {what} have the shape {tuple(one.shape)} where this model has "
+                f"{tuple(tensor.shape)}."
+            )
+        _need(not same_type or one.dtype == tensor.dtype, f"{what} have the type {one.dtype}, and not {tensor.dtype}")
+
+
+def _check_optimizer(saved: Any, lane: Lane, name: str) -> None:
+    """Whether an optimizer's saved state has the containers, shapes and kinds of values that the lane's has."""
+    groups = lane.optimizer.param_groups
+    weights = [p for group in groups for p in group["params"]]
+    _need(isinstance(saved["state"], dict) and isinstance(saved["shared"], dict), f"{name} has no state")
+    _need(len(saved["groups"]) == len(groups), f"{name} has other groups")
+    for theirs, ours in zip(saved["groups"], groups, strict=True):
+        wanted = {key: value for key, value in ours.items() if key != "params"}
+        _need(set(theirs) == set(wanted), f"the groups of {name} have other settings")
+        for key, value in wanted.items():
+            _need(_same_kind(theirs[key], value), f"{key} of {name} is {theirs[key]!r}")
+    keys: set[str] | None = None
+    for number, state in saved["state"].items():
+        _need(
+            _is_count(number) and number < len(weights) and isinstance(state, dict),
+            f"{name} has a state of no parameter",
+        )
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.ndim:
+                fits = value.shape == weights[number].shape or not _alike(lane, key)
+                _need(fits, f"{key} of {name} has the shape {tuple(value.shape)}")
+        if not state or weights[number].ndim < 1:
+            continue
+        keys = keys if keys is not None else set(state)
+    present = lane.optimizer.state
+    for number, state in saved["state"].items():
+        ours_ = present.get(weights[number])
+        if ours_:
+            _need(set(state) == set(ours_), f"the state of {name} has other entries")
+            _need(
+                all(_same_kind(state[key], value) for key, value in ours_.items()),
+                f"the state of {name} is of other kinds",
+            )
+    _need(isinstance(saved["attributes"], dict), f"{name} has no attributes")
+    _need(all(hasattr(lane.optimizer, key) for key in saved["attributes"]), f"{name} has other attributes")
+
+
+def _alike(lane: Lane, key: str) -> bool:
+    """Whether a tensor in the state has the shape of its parameter, as torch's own optimizers and Muon have it."""
+    return type(lane.optimizer).__module__.split(".")[0] in ("torch", "hotswap") and key in (
+        "exp_avg",
+        "exp_avg_sq",
+        "momentum_buffer",
+        "square_avg",
+        "acc_delta",
+        "sum",
+    )
+
+
+def _same_kind(theirs: object, ours: object) -> bool:
+    """Whether a value can stand where another one stands."""
+    if isinstance(ours, bool) or ours is None or isinstance(ours, str):
+        return theirs is None or isinstance(theirs, bool | str) or ours is None
+    if isinstance(ours, int | float):
+        return isinstance(theirs, int | float) and not isinstance(theirs, bool) and math.isfinite(theirs)
+    if isinstance(ours, tuple | list):
+        same = isinstance(theirs, tuple | list) and len(theirs) == len(ours)
+        return same and all(map(_same_kind, theirs, ours))  # type: ignore[arg-type]
+    if isinstance(ours, Tensor):
+        theirs = next(iter(theirs.values())) if isinstance(theirs, dict) and len(theirs) == 1 else theirs
+        return isinstance(theirs, Tensor) and theirs.shape == ours.shape
+    return type(theirs) is type(ours)
+
+
+def load(saved: Mapping[str, Any], contest: Contest) -> None:
+    """Take over a checkpoint that has been checked; the model gets the weights that train."""
+    mine: dict[str, Any] = copied(dict(saved), lambda tensor, _: tensor.detach().to("cpu", copy=True))
+    lanes = contest.lanes
+    for name in (
+        *COUNTERS,
+        "total",
+        "begun",
+        "first_loss",
+        "rate",
+        "scale",
+        "scheduled",
+        "values",
+        "observed",
+        "start",
+    ):
+        setattr(contest, name, mine[name])
+    contest.decay = None if mine["decay"] is None else (mine["decay"][0], mine["decay"][1])
+    contest.plan = Plan(mine["plan"][0], tuple(Round(*one) for one in mine["plan"][1]))
+    contest.here, contest.leader = lanes[mine["here"]], lanes[mine["leader"]]
+    contest.winner = None if mine["winner"] is None else lanes[mine["winner"]]
+    contest.racing = [lanes[place] for place in mine["racing"]]
+    contest.slots = [(lanes[place], length) for place, length in mine["slots"]]
+    contest.baseline, contest.best = (Score(*mine[name]) if mine[name] else None for name in ("baseline", "best"))
+    contest.aside = None
+    for lane, one in zip(lanes, mine["lanes"], strict=True):
+        for name in ("steps", "losses", "loss", "dropped", "dropped_at", "failures", "parked"):
+            setattr(lane, name, one[name])
+        if lane is contest.here:
+            restore_optimizer(lane.optimizer, one["now"])
+            if lane.average is not None and one["average"] is not None:
+                lane.average.load(copied(one["average"], contest.seat.on_device))
+        elif one["parked"] is not None:
+            restore_optimizer(lane.optimizer, one["parked"]["optimizer"])
+            contest.seat.release(lane)
+        else:
+            lane.optimizer.state.clear()
+        if lane.scheduler is not None and one["scheduler"] is not None:
+            lane.scheduler.load_state_dict(one["scheduler"])
+        lane.factor = math.nan  # the rates are set at the next step
+    contest.seat.load(mine["model"])
+
+
+def _need(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise CheckpointError(
+            f"The race's checkpoint is damaged: {otherwise}. Load a checkpoint that state_dict() gave."
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_numbers(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def _listed(lanes: Sequence[tuple[Any, ...]]) -> str:
+    return ", ".join(str(name) for name, *_ in lanes)
