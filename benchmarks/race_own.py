@@ -83,7 +83,7 @@ def own_optimizer(model: nn.Module, settings: Mapping[str, Any]) -> Optimizer:
 
 def race_beside(model: nn.Module, settings: Mapping[str, Any], steps: int) -> hotswap.Race:
     """`Race(model, own)`, with Muon's lanes beside on every device: the benchmark counts passes."""
-    with patch("hotswap.race.race.lanes", partial(hotswap.lanes, muon=True)):
+    with patch("hotswap.race.validation.lanes", partial(hotswap.lanes, muon=True)):
         return hotswap.Race(model, own_optimizer(model, settings), total_steps=steps)
 
 
