@@ -7,15 +7,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from benchmarks import race_cost, race_own
+from benchmarks import paper_races, paper_races_table, parts, race_cost, race_own
+from benchmarks.paper_races import Run, Settings, Training
 from benchmarks.race_own import ALONE, BAD, TUNED, Job
 from hotswap.bench.methods import METHODS
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.workloads import WORKLOADS
+from hotswap.data import load_digits
+from hotswap.ensemble import TrainingData
+from hotswap.errors import StudyError
+from hotswap.networks import multilayer_perceptron
+from hotswap.studies.exchange.shipped import shipped
+from hotswap.studies.paper import PAPER
+from hotswap.studies.running.assemble import Held
 
 CPU = torch.device("cpu")
 TUNED_ADAMW = {"optimizer": "adamw", "lr": 3e-3, "weight_decay": 0.1, "warmup": 0.05}
@@ -167,3 +176,136 @@ def test_a_race_holds_nothing_on_the_device_but_its_average() -> None:
     assert averaged["after"] < 1.1
     assert plain["during"] < 0.1
     assert plain["after"] < 0.1
+
+
+FAST: Any = {"hidden": (12,)}
+
+
+def small_data() -> Held:
+    data = load_digits()
+    x, y = torch.from_numpy(data.train_inputs(flat=True)), torch.from_numpy(data.train_labels)
+    return Held(TrainingData(x[:1000], y[:1000], x[1000:], y[1000:]), data.shape, data.classes)
+
+
+def test_runs_have_the_study_s_first_weights_and_order_of_the_data() -> None:
+    training = Training(Run(50, 64, 2), paper := small_data(), Settings(), **FAST)
+    first = multilayer_perceptron((paper.tensors.train_x.shape[1], 12, 10), seed=2)
+    assert all(torch.equal(p, q) for p, q in zip(training.model.parameters(), first.parameters(), strict=True))
+    training.epoch = 3
+    order = torch.randperm(1000, generator=torch.Generator().manual_seed(PAPER.data_seed * 1_000_003 + 3))
+    batches = list(training.minibatches())
+    assert len(batches) == 1000 // 64
+    for number, (x, y) in enumerate(batches):
+        rows = order[64 * number : 64 * (number + 1)]
+        assert torch.equal(x, paper.tensors.train_x[rows])
+        assert torch.equal(y, paper.tensors.train_y[rows])
+
+
+def test_a_run_goes_on_exactly_from_any_epoch_of_its_race_and_after_it(tmp_path: Path) -> None:
+    held, run = small_data(), Run(60, 64, 0)  # 900 steps: the race takes some, and the winner the rest
+    whole = Training(run, held, Settings(), **FAST)
+    racing = []
+    while whole.epoch < run.epochs:
+        whole.train_epoch()
+        racing.append(whole.race.winner is None)
+    assert True in racing
+    assert False in racing
+    for stop in (1, racing.index(False), run.epochs - 3):
+        first = Training(run, held, Settings(), **FAST)
+        while first.epoch < stop:
+            first.train_epoch()
+        first.save(tmp_path / "run.pt")
+        again = Training(run, held, Settings(), **FAST)
+        torch.manual_seed(77)
+        again.restore(tmp_path / "run.pt")
+        while again.epoch < run.epochs:
+            again.train_epoch()
+        assert [row[:-1] for row in again.rows] == [row[:-1] for row in whole.rows]
+        assert again.seconds > first.seconds
+        assert all(torch.equal(p, q) for p, q in zip(again.model.parameters(), whole.model.parameters(), strict=True))
+
+
+def test_a_run_that_is_stopped_is_saved_carried_and_finished(tmp_path: Path) -> None:
+    held, run, other = small_data(), Run(2, 64, 0), Run(1, 64, 0)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+
+    class Soon(float):
+        """A deadline that is over after the first look at it."""
+
+        looks = 0
+
+        def __le__(self, _: float) -> bool:  # what `now >= deadline` asks, if the deadline is a subclass of float
+            Soon.looks += 1
+            return Soon.looks > 1
+
+    assert "saved after epoch 1 of 2" in paper_races.train(run, here, Settings(), Soon(), held, **FAST)
+    assert "objective" in paper_races.train(other, here, Settings(), float("inf"), held, **FAST)
+    assert "left" in paper_races.train(Run(3, 64, 0), here, Settings(), 0.0, held, **FAST)
+    assert sorted(path.name for path in here.iterdir()) == ["race-e1-b64-s0.json", "race-e2-b64-s0.pt"]
+    assert "Packed" in paper_races.packed(here, tmp_path / "parts", most=60)
+    assert parts.unpack(tmp_path / "parts", there) == ["race-e1-b64-s0.json", "race-e2-b64-s0.pt"]
+    assert "there" in paper_races.train(other, there, Settings(), float("inf"), held, **FAST)
+    with pytest.raises(StudyError, match=r"is of race-e2-b64-s0 in fp32 with graphs=False, and not of .* graphs=True"):
+        paper_races.Training(run, held, Settings(graphs=True), **FAST).restore(there / "race-e2-b64-s0.pt")
+    assert "objective" in paper_races.train(run, there, Settings(), float("inf"), held, **FAST)
+    assert not (there / "race-e2-b64-s0.pt").exists()
+    rows = json.loads((there / "race-e2-b64-s0.json").read_text())["rows"]
+    assert [row[0] for row in rows] == [1, 2]
+
+
+def test_parts_are_below_a_size_and_what_has_no_room_is_told(tmp_path: Path) -> None:
+    files = []
+    for number in range(4):
+        files.append(tmp_path / f"{number}.pt")
+        files[-1].write_bytes(torch.randint(256, (2**18,), dtype=torch.uint8).numpy().tobytes())  # of 0.25 MiB
+    folder = tmp_path / "parts"
+    assert parts.pack(files, folder, part=0.2, most=0.8) == files[3:]
+    written = sorted(folder.iterdir())
+    assert len(written) == 4
+    assert max(path.stat().st_size for path in written) <= 0.2 * 2**20
+    assert parts.unpack(folder, tmp_path / "again") == [file.name for file in files[:3]]
+    assert all((tmp_path / "again" / file.name).read_bytes() == file.read_bytes() for file in files[:3])
+    assert parts.pack(files[:1], folder, part=0.2) == []
+    assert parts.unpack(folder, tmp_path / "one") == ["0.pt"]
+    assert parts.unpack(tmp_path / "again", tmp_path / "none") == []
+
+
+def test_the_table_has_the_study_s_numbers_beside_the_medians_of_the_races(tmp_path: Path) -> None:
+    for seed, objective in enumerate((1e-3, 3e-3, 2e-3)):
+        rows = [[1, 1.0, 0.5, 1.0, 0.1, 48, 1.0], [50, objective, 0.01 * (seed + 1), 0.1, 0.0, 2400, 9.0]]
+        run = {"epochs": 50, "batch_size": 1024, "seed": seed, "columns": list(paper_races.COLUMNS), "rows": rows}
+        run |= {"winner": f"Muon 0.00{seed + 1}", "standings": [], "precision": "tf32", "graphs": False, "origin": {}}
+        (tmp_path / f"race-e50-b1024-s{seed}.json").write_text(json.dumps(run))
+    assert paper_races_table.export(tmp_path, tmp_path / "races") == f"Wrote 3 runs into {tmp_path / 'races'}."
+    study = pd.read_parquet(shipped() / "metrics.parquet")
+    theirs = study[(study["epoch"] == 50) & (study["batch_size"] == 1024)]
+    adadelta = theirs[theirs["algorithm"] == "adadelta"]["train_nll"].median()
+    sgd = theirs[theirs["algorithm"] == "sgd"].groupby(["lr", "lr_decay", "momentum"])["train_nll"].median()
+    assert len(sgd) == 72
+    text = paper_races_table.table(tmp_path / "races")
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert "2.00e-03, 2.00%" in lines["race"]
+    assert f"{adadelta:.2e}" in lines["AdaDelta"]
+    assert f"{sgd.sort_values().head(7).median():.2e}" in lines["median of SGD's best tenth"]
+    assert lines["winners of the race"].endswith("0.001, 0.002, 0.003")
+    with pytest.raises(StudyError, match="has no finished run"):
+        paper_races_table.export(tmp_path / "races", tmp_path)
+    with pytest.raises(StudyError, match=r"has no metrics.parquet"):
+        paper_races_table.table(tmp_path)
+
+
+@pytest.mark.gpu
+def test_graphs_compute_the_gradients_that_a_loop_computes() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    held = small_data()
+    tensors = TrainingData(*(part.cuda() for part in vars(held.tensors).values()))
+    held = Held(tensors, held.shape, held.classes)
+    ends = []
+    for graphs in (False, True):
+        training = Training(Run(60, 64, 0), held, Settings("cuda", graphs=graphs), **FAST)
+        for _ in range(3):
+            training.train_epoch()
+        ends.append(training.measured()[1])
+    assert ends[0] == pytest.approx(ends[1], rel=0.02)
