@@ -18,6 +18,7 @@ import torch
 from hotswap import presets
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Configuration, Method, Training
 from hotswap.bench.methods.base import Plain
+from hotswap.bench.methods.races import Racing
 from hotswap.bench.methods.tuned import RANGES, REFERENCE, SEARCHED, searched
 from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Run
@@ -88,6 +89,83 @@ def test_averages_are_what_is_measured() -> None:
         for batch in islice(task.minibatches(), 10):
             training.step(batch)
         assert training.measure() != task.measure()
+
+
+RACES = ("race", "race_open", "muon")
+
+
+def racing(method: str, workload: str = "fashion_convolution") -> Racing:
+    """Long enough for several lanes."""
+    torch.manual_seed(0)
+    task = replace(WORKLOADS[workload]().task(0, "smoke"), steps=1000)
+    training = METHODS[method]().begin(task, {}, 0)
+    assert isinstance(training, Racing)
+    return training
+
+
+@pytest.mark.parametrize("method", RACES)
+def test_a_step_of_a_race_is_one_pass(method: str) -> None:
+    training = racing(method)
+    for number, batch in enumerate(islice(training.task.minibatches(), 5), 1):
+        training.step(batch)
+        assert training.cost == number
+        assert all(p.grad is None for p in training.task.model.parameters())
+
+
+def test_races_have_the_lanes_of_muon_on_a_cpu_and_the_recipe_has_one() -> None:
+    kinds = {name: [one.optimizer for one in racing(name).race.standings()] for name in RACES}
+    assert len(kinds["race"]) > 1
+    assert set(kinds["race"]) == set(kinds["race_open"]) == {"Muon"}
+    assert kinds["muon"] == ["Muon"]
+
+
+def test_a_race_with_a_length_ends_at_a_rate_of_almost_zero_and_one_without_does_not() -> None:
+    ends = {}
+    for name in RACES:
+        training = racing(name, "paper_network")
+        rates = []
+        for batch in islice(training.task.minibatches(), training.task.steps):
+            training.step(batch)
+            rates.append(training.race.param_groups[0]["lr"])
+        ends[name] = rates[-1] / max(rates)
+    assert ends["race"] < 0.05
+    assert ends["muon"] < 0.05
+    assert ends["race_open"] > 0.05
+
+
+def test_a_race_is_measured_at_its_average_with_the_buffers_of_training() -> None:
+    for name in RACES:
+        training = racing(name)
+        model = training.task.model
+        seen = []
+
+        def measured(task: Task = training.task, seen: list[dict[str, torch.Tensor]] = seen) -> Measures:
+            seen.append({name: value.clone() for name, value in task.model.state_dict().items()})
+            return task.measure()
+
+        training.task = replace(training.task, measure=measured)
+        for batch in islice(training.task.minibatches(), 12):  # the first lane has the model
+            training.step(batch)
+        training.measure()
+        now = model.state_dict()
+        assert all(torch.equal(seen[0][key], now[key]) for key, _ in model.named_buffers())
+        alike = all(torch.equal(seen[0][key], now[key]) for key, _ in model.named_parameters())
+        assert alike == (name == "muon")
+
+
+def test_the_weights_that_train_come_back_if_measuring_fails() -> None:
+    training = racing("race")
+    for batch in islice(training.task.minibatches(), 6):
+        training.step(batch)
+    before = [p.detach().clone() for p in training.task.model.parameters()]
+
+    def broken() -> Measures:
+        raise RuntimeError("the cat sat on it")
+
+    training.task = replace(training.task, measure=broken)
+    with pytest.raises(RuntimeError, match="the cat"):
+        training.measure()
+    assert all(torch.equal(p, old) for p, old in zip(training.task.model.parameters(), before, strict=True))
 
 
 def test_the_search_covers_both_optimizers() -> None:
