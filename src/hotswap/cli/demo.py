@@ -60,7 +60,8 @@ def demo(
     out.print(_table(rows, f"After {passes:,} passes each"))
     out.print(plain(verdict), highlight=False)
     figure = draw(
-        outcomes, f"No learning rate chosen, the same cost for all: {data.name.upper()}, batch size {batch_size}"
+        outcomes,
+        f"No learning rate chosen, the same number of passes for all: {data.name.upper()}, batch size {batch_size}",
     )
     save(figure, out_dir / "demo.png")
     write_text(out_dir / "results.md", _markdown(rows, verdict, outcomes, data, settings))
