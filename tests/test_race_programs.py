@@ -68,6 +68,7 @@ def test_what_is_in_the_file_is_not_trained_again(
     runs = json.loads(file.read_text())["runs"]
     lanes = {TUNED, *BAD, ALONE, REFERENCE}  # the shipped reference is of full size
     assert set(runs) == {Job("paper_network", 0, lane).name for lane in lanes}
+    assert all(str(tmp_path) not in one["origin"]["command"] for one in runs.values())
     assert not any(name.startswith("race_own") for name in METHODS)
     capsys.readouterr()
     before = file.read_bytes()
