@@ -296,6 +296,24 @@ def test_the_table_has_the_study_s_numbers_beside_the_medians_of_the_races(tmp_p
         paper_races_table.table(tmp_path)
 
 
+def test_without_a_graph_a_run_is_trained_as_in_a_loop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> None:
+        raise RuntimeError("no graph\nhere")
+
+    monkeypatch.setattr(torch.cuda, "Stream", none)
+    ends = []
+    for graphs in (False, True):
+        training = Training(Run(2, 64, 0), small_data(), Settings(graphs=graphs), **FAST)
+        training.train_epoch()
+        training.train_epoch()
+        ends.append([row[:-1] for row in training.rows])
+        assert not paper_races.finished(training)["graphs"]
+    assert ends[0] == ends[1]
+    assert capsys.readouterr().out == "No CUDA graph, training without one: no graph here\n"
+
+
 @pytest.mark.gpu
 def test_graphs_compute_the_gradients_that_a_loop_computes() -> None:
     if not torch.cuda.is_available():
