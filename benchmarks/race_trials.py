@@ -91,8 +91,11 @@ def run(problem: str, trial: str, seed: int, device: str, folder: str) -> str:
         if kind == "race":
             known = None if options.pop("open", 0) else task.steps
             chosen = MODULES["lane"].lanes(task.model, True) if names == "default" else optimizers_of(names, task.model, **of_muon)
-            optimizer = Race(task.model, chosen, total_steps=known, **options)
+            judge = (lambda _: task.measure().validation) if options.pop("judge", 0) else None
+            optimizer = Race(task.model, chosen, total_steps=known, judge=judge, **options)
             result.update(_raced(task, optimizer))
+        elif kind == "shared":
+            result.update(_shared(task, optimizers_of(names, task.model, **of_muon)))
         else:
             optimizer = optimizers_of(names, task.model, **of_muon)[0]
             result.update(_plain(task, optimizer, kind, **options))
@@ -133,6 +136,55 @@ def _raced(task: Task, race: Race) -> dict[str, Any]:
     winner = race.winner or race.leader
     told = [[s.name, s.steps, s.loss, s.dropped_at] for s in race.standings()]
     return {**found, "raw": dict(zip(map(str, PERCENTS), raw, strict=True)), "winner": winner.name, "standings": told}
+
+
+def _shared(task: Task, optimizers: list[Optimizer]) -> dict[str, Any]:
+    """A race whose lanes all train on the same minibatches, at the same number of passes, judged by the same rules."""
+    judging, schedule, seat_of = MODULES["judging"], MODULES["schedule"], MODULES["lane"].Seat
+    kinds = [type(optimizer) for optimizer in optimizers]
+    plan = judging.plan(kinds, task.steps, 0.15)
+    seat = seat_of(task.model, list(task.model.parameters()), [])
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    models = {lane: seat.saved() for lane in range(plan.lanes)}
+    losses: dict[int, list[float]] = {lane: [] for lane in models}
+    batches, passes, steps = task.minibatches(), 0, 0
+    raw: dict[str, float] = {}
+    due = {max(1, round(percent * task.steps / 100)): str(percent) for percent in PERCENTS}
+    until = [one.until for one in plan.rounds]
+
+    def take(lane: int, batch: Any) -> float:
+        loss = task.loss(batch)
+        loss.backward()
+        factor = schedule.factor(passes, steps, task.steps, (0, task.steps))
+        for group in optimizers[lane].param_groups:
+            group["lr"] = rates[lane] * factor
+        optimizers[lane].step()
+        optimizers[lane].zero_grad()
+        return loss.item()
+
+    while passes < task.steps:
+        batch = next(batches)
+        for lane in list(models):
+            if len(models) > 1:
+                seat.load(models[lane])
+            losses[lane].append(take(lane, batch))
+            models[lane] = seat.saved(models[lane]) if len(models) > 1 else models[lane]
+            passes += 1
+            if passes in due:
+                raw[due[passes]] = task.measure().validation
+        steps += 1
+        if len(models) > 1 and steps in until:
+            scores = {lane: judging.score_of(losses[lane]) for lane in models}
+            first = losses[0][0]
+            better = [
+                lane
+                for lane in sorted(models, key=lambda lane: scores[lane].mean)
+                if judging.beats(scores[lane], scores[0], first, farther=rates[lane] > rates[0])
+            ]
+            winner = better[0] if better else 0
+            seat.load(models[winner])
+            models = {winner: models[winner]}
+    return {"validation": raw, "winner": str(rates[next(iter(models))])}
 
 
 def _plain(task: Task, optimizer: Optimizer, kind: str, start: float = 0.0, warmup: float = 0.02, curve: int = 0) -> dict[str, Any]:

@@ -48,6 +48,8 @@ def save(contest: Contest) -> dict[str, Any]:
         "baseline": _numbers(contest.baseline),
         "best": _numbers(contest.best),
         "start": contest.start,
+        "judged": [contest.judged_best, contest.judged_last, contest.judged_at],
+        "judged_model": contest.judged_model,
         "model": contest.aside or contest.seat.saved(),
         "plan": [contest.plan.lanes, [[one.until, one.keep, one.across] for one in contest.plan.rounds]],
         "lanes": [_saved_lane(lane, here=lane is contest.here) for lane in contest.lanes],
@@ -134,8 +136,11 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
             saved[name] is None or (len(saved[name]) == 2 and _are_numbers(saved[name])), f"{name} is {saved[name]!r}"
         )
     _check_model(saved["model"], contest, "model")
-    if saved["start"] is not None:
-        _check_model(saved["start"], contest, "start")
+    best, latest, at = saved["judged"]
+    _need(_are_numbers([latest, *([] if best is None else [best])]) and _is_count(at), "what judge said is no number")
+    for name in ("start", "judged_model"):
+        if saved[name] is not None:
+            _check_model(saved[name], contest, name)
     for number, (lane, ours_) in enumerate(zip(saved["lanes"], contest.lanes, strict=True)):
         needed = saved["begun"] and number in saved["racing"]
         _check_lane(lane, ours_, contest, here=number == saved["here"], needed=needed)
@@ -284,6 +289,8 @@ def load(saved: Mapping[str, Any], contest: Contest) -> None:
     contest.slots = [(lanes[place], length) for place, length in mine["slots"]]
     contest.baseline, contest.best = (Score(*mine[name]) if mine[name] else None for name in ("baseline", "best"))
     contest.aside = None
+    contest.judged_best, contest.judged_last, contest.judged_at = mine["judged"]
+    contest.judged_model = mine["judged_model"]
     for lane, one in zip(lanes, mine["lanes"], strict=True):
         for name in ("steps", "losses", "loss", "dropped", "dropped_at", "failures", "parked"):
             setattr(lane, name, one[name])

@@ -17,12 +17,15 @@ from hotswap.race.judging import Plan, Score, beats, noise, score_of
 from hotswap.race.lane import Lane, Seat
 from hotswap.race.processes import Processes
 from hotswap.race.schedule import factor
-from hotswap.race.snapshots import hosted
+from hotswap.race.snapshots import copied, hosted
 
 __all__ = ["Contest"]
 
 WINDOW = 50
 """Steps of the winner from one look at its losses to the next."""
+
+JUDGED_EVERY = 0.1
+"""Share of the run from one judgement of the winner to the next; without a length, of the steps so far."""
 
 KEPT = 0.02
 """Share of the run from one snapshot of the winner to the next, at least."""
@@ -82,6 +85,9 @@ class Contest:
         self.rate, self.scale = 1.0, 1.0  # of rollbacks, and of a scheduler around the race
         self.rollbacks, self.risen, self.kept_at, self.unset = 0, 0, 0, 0
         self.begun, self.first_loss = False, math.inf
+        self.judged_best: float | None = None  # the best that `judge` has said of the winner, and when it was asked last
+        self.judged_last, self.judged_at = math.inf, 0
+        self.judged_model: dict[str, Any] | None = None  # the model of which it said so
         for lane in self.lanes:
             lane.average = Average() if average else None
         self.prepare(plan, total)
@@ -351,6 +357,9 @@ class Contest:
         self._seat(winner, fresh=fresh)
         self.winner, self.leader, self.racing, self.slots, self.start = winner, winner, [winner], [], None
         winner.losses, self.kept_at = [], self.step
+        if self.judge is not None and winner.loss is not None and winner.parked is not None:
+            self.judged_best, self.judged_last, self.judged_at = winner.loss, winner.loss, self.step
+            self.judged_model = copied(winner.parked["model"], lambda tensor, _: tensor.clone())
         for lane in self.lanes:
             if lane is not winner:
                 lane.parked = lane.average = lane.scheduler = None
@@ -370,11 +379,26 @@ class Contest:
             self._go_back(cut=winner.failures >= FAILURES)
             return
         winner.failures = 0
+        if self.judge is not None:
+            self._judge_winner()
         if self.judge is None and len(losses) > 1 and self._has_risen(Score.of(losses)):
             return
         if self.step - self.kept_at >= max(WINDOW, KEPT * (self.total or self.step)):
             self.seat.park(winner)
             self.kept_at = self.step
+
+    def _judge_winner(self) -> None:
+        """Ask `judge` about what the race would hand over now; the run ends with the model that it liked best."""
+        last = self.step == self.total
+        if not last and self.step - self.judged_at < max(WINDOW, JUDGED_EVERY * (self.total or self.step)):
+            return
+        own = self.seat.saved()
+        self._show(own)
+        shown = self.seat.saved()
+        self.judged_last, self.judged_at = self.judged(), self.step
+        if math.isfinite(self.judged_last) and (self.judged_best is None or self.judged_last <= self.judged_best):
+            self.judged_best, self.judged_model = self.judged_last, shown
+        self.seat.load(self.judged_model if last and self.judged_model is not None else own)
 
     def _has_risen(self, now: Score) -> bool:
         """Whether the winner is worse than at the race's end, after it had been better; if so, go back."""
@@ -458,9 +482,16 @@ class Contest:
         if self.aside is not None or not self.begun:
             return
         self.aside = self.seat.saved()
+        if self.judged_model is not None and self.judged_best is not None and self.judged_last > self.judged_best:
+            self.seat.load(self.judged_model)
+        else:
+            self._show(self.aside)
+
+    def _show(self, own: dict[str, Any]) -> None:
+        """Put the leader's average into the model; `own` is what the model holds now."""
         leader = self.leader
         if leader is self.here:
-            shown: dict[str, Any] = {**self.aside}
+            shown = dict(own)
             average = leader.average.saved() if leader.average else None
         else:
             assert leader.parked is not None

@@ -9,7 +9,7 @@ from statistics import fmean, pvariance
 
 __all__ = ["Plan", "Round", "Score", "noise", "plan", "score_of"]
 
-FIRST, WITHIN, ACROSS = 0.01, 0.025, 0.10
+FIRST, WITHIN, ACROSS = 0.01, 0.02, 0.10
 """Shares of the run, in steps of a lane: when many lanes of one kind are compared first, when the last lanes of a kind
 are compared, and when kinds are."""
 
