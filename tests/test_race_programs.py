@@ -157,7 +157,7 @@ def test_steps_after_a_race_are_timed_in_whole_blocks(monkeypatch: pytest.Monkey
     monkeypatch.setattr(race_cost.Loop, "raced", noted)
     found = race_cost.after(small_case(), CPU, budget=0, most=2)
     assert found["pairs"] == 2
-    assert sum(steps) == 3 * race_cost.BLOCK
+    assert sum(steps) == 2 * 2 * race_cost.BLOCK
     assert found["bare_step"] > 0
 
 
