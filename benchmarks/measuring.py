@@ -38,7 +38,8 @@ def origin(device: torch.device) -> dict[str, str]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     spec = sys.modules["__main__"].__spec__
     elsewhere = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    elsewhere.add_argument("--keep")  # where numbers are kept says nothing of them
+    for where in ("--keep", "--out", "--pack", "--unpack"):  # where numbers are kept says nothing of them
+        elsewhere.add_argument(where)
     arguments = elsewhere.parse_known_args(sys.argv[1:])[1]
     return {
         "device": name,

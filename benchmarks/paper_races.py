@@ -192,10 +192,10 @@ class Eager:
 
 
 class Graphed:
-    """Gradients from one CUDA graph, which is captured at the first minibatch."""
+    """Gradients from one CUDA graph, which is captured at the first minibatch; as in a loop if that fails."""
 
     def __init__(self, model: nn.Module, batch_size: int, data: TrainingData) -> None:
-        self.eager = Eager(model)
+        self.eager, self.failed = Eager(model), False
         self.x, self.y = data.train_x[:batch_size].clone(), data.train_y[:batch_size].clone()
         self.graph: Any = None
 
@@ -213,15 +213,24 @@ class Graphed:
 
     def gradients(self, x: Tensor, y: Tensor) -> Tensor:
         """See `Eager.gradients`."""
-        if self.graph is None:
-            self._capture()
+        if self.graph is None and not self.failed:
+            try:
+                self._capture()
+            except RuntimeError as error:  # of torch or of CUDA
+                self.failed, self.graph = True, None
+                self.eager.clear()
+                print(f"No CUDA graph, training without one: {' '.join(str(error).split())}", flush=True)
+        if self.failed:
+            return self.eager.gradients(x, y)
         self.x.copy_(x)
         self.y.copy_(y)
         self.graph.replay()
         return self.loss
 
     def clear(self) -> None:
-        """The gradients are memory of the graph."""
+        """Nothing to do with a graph, whose memory the gradients are."""
+        if self.failed:
+            self.eager.clear()
 
 
 def train(run: Run, folder: Path, settings: Settings, deadline: float, held: Held | None = None, **more: Any) -> str:
@@ -263,7 +272,7 @@ def finished(training: Training) -> dict[str, Any]:
         "winner": standings[0][0],
         "standings": standings,
         "precision": settings.precision,
-        "graphs": settings.graphs,
+        "graphs": isinstance(training.pass_, Graphed) and not training.pass_.failed,
         "origin": {**origin(torch.device(settings.device)), "hotswap": hotswap.__version__},
     }
 

@@ -194,24 +194,29 @@ def racing(case: Case, device: torch.device, total: int, budget: float, most: in
 
 
 def after(case: Case, device: torch.device, budget: float, most: int, *, adamw: bool = False) -> dict[str, Any]:
-    """A step after a race over one of the winner's optimizer alone: of a default lane, or of AdamW on a GPU."""
-    loop, beside = Loop(case, device), Loop(case, device)
-    made: list[Optimizer] = [
-        AdamW(one.model.parameters(), fused=True) if adamw else hotswap.lanes(one.model)[0] for one in (loop, beside)
-    ]
-    race = hotswap.Race(loop.model, [made[0]], total_steps=LENGTHS[0])  # a race of one lane is won at its first step
-    loop.raced(race, BLOCK)
-    beside.bare(made[1], BLOCK)
+    """A step after a race over one of the winner's optimizer alone: of a default lane, or of AdamW on a GPU.
+
+    Every pair trains models of its own, since where a model lies in memory makes a difference of some per cent.
+    """
 
     def pair() -> Pair:
+        loop, beside = Loop(case, device), Loop(case, device)
+        made = [
+            AdamW(one.model.parameters(), fused=True) if adamw else hotswap.lanes(one.model)[0]
+            for one in (loop, beside)
+        ]
+        race = hotswap.Race(loop.model, [made[0]], total_steps=LENGTHS[0])  # of one lane: won at its first step
+        loop.raced(race, BLOCK)
+        beside.bare(made[1], BLOCK // 10)
         sides, steps = [0.0, 0.0], min(BLOCK, chunk_of(device))
         for _ in range(BLOCK // steps):
             sides[0] += seconds(lambda: loop.raced(race, steps), device)
             sides[1] += seconds(lambda: beside.bare(made[1], steps), device)
         return sides[0], sides[1]
 
-    pairs = repeated(pair, budget, min(most, LENGTHS[0] // BLOCK - 2))
-    return {"optimizer": type(made[1]).__name__, **ratio_of(pairs, BLOCK)}
+    pairs = repeated(pair, budget, most)
+    kind = AdamW if adamw else type(hotswap.lanes(Loop(case, device).model)[0])
+    return {"optimizer": kind.__name__, **ratio_of(pairs, BLOCK)}
 
 
 def memory(case: Case, device: torch.device, *, average: bool) -> dict[str, float]:

@@ -33,6 +33,7 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 import hotswap
+from benchmarks.measuring import origin
 from hotswap.bench.comparable import Circumstances, circumstances
 from hotswap.bench.exchange import read_results
 from hotswap.bench.methods import FIRST, METHODS, Configuration, Method
@@ -147,8 +148,8 @@ def references(folder: Path) -> dict[str, Any]:
 def comparable(workload: str, reference: Mapping[str, Any], device: str) -> bool:
     """Whether what is trained here can be compared with what the benchmark has of the reference."""
     text = fingerprint() if WORKLOADS[workload].reads_sources else ""
-    origin = {"python": platform.python_version(), "device": "CPU" if device == "cpu" else device, "text": text}
-    here = circumstances(workload, origin)
+    trained_here = {"python": platform.python_version(), "device": "CPU" if device == "cpu" else device, "text": text}
+    here = circumstances(workload, trained_here)
     return bool(reference["ends"]) and here.agree_with(Circumstances(*one) for one in reference["circumstances"])
 
 
@@ -238,7 +239,7 @@ def run_all(path: Path, store: dict[str, Any], todo: Sequence[Job], device: str,
                 continue
             result = stored["result"]
             if result["state"] in SETTLED:
-                store["runs"][job.name] = stored
+                store["runs"][job.name] = {**stored, "origin": origin(torch.device(device))}
                 save(path, store)
             said = result["reason"] or f"{end_of(stored):.4g}, winner {stored.get('winner', '-')}"
             at = time.perf_counter() - began

@@ -166,7 +166,9 @@ def test_a_file_says_what_was_typed_but_not_where_it_went(monkeypatch: pytest.Mo
     monkeypatch.setattr("sys.argv", ["pass_time.py", "--keep", "here", "--rounds", "9", "--device", "cuda"])
     assert origin(CPU)["command"].endswith(" --rounds 9 --device cuda")
     assert origin(CPU)["command"].startswith("python -m ")
-    monkeypatch.setattr("sys.argv", ["pass_time.py", "--quick", "--keep=here"])
+    monkeypatch.setattr(
+        "sys.argv", ["pass_time.py", "--out", "a", "--quick", "--keep=here", "--pack", "b", "--unpack=c"]
+    )
     assert origin(CPU)["command"].endswith(" --quick")
 
 

@@ -68,6 +68,7 @@ def test_what_is_in_the_file_is_not_trained_again(
     runs = json.loads(file.read_text())["runs"]
     lanes = {TUNED, *BAD, ALONE, REFERENCE}  # the shipped reference is of full size
     assert set(runs) == {Job("paper_network", 0, lane).name for lane in lanes}
+    assert all(str(tmp_path) not in one["origin"]["command"] for one in runs.values())
     assert not any(name.startswith("race_own") for name in METHODS)
     capsys.readouterr()
     before = file.read_bytes()
@@ -156,7 +157,7 @@ def test_steps_after_a_race_are_timed_in_whole_blocks(monkeypatch: pytest.Monkey
     monkeypatch.setattr(race_cost.Loop, "raced", noted)
     found = race_cost.after(small_case(), CPU, budget=0, most=2)
     assert found["pairs"] == 2
-    assert sum(steps) == 3 * race_cost.BLOCK
+    assert sum(steps) == 2 * 2 * race_cost.BLOCK
     assert found["bare_step"] > 0
 
 
@@ -293,6 +294,24 @@ def test_the_table_has_the_study_s_numbers_beside_the_medians_of_the_races(tmp_p
         paper_races_table.export(tmp_path / "races", tmp_path)
     with pytest.raises(StudyError, match=r"has no metrics.parquet"):
         paper_races_table.table(tmp_path)
+
+
+def test_without_a_graph_a_run_is_trained_as_in_a_loop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> None:
+        raise RuntimeError("no graph\nhere")
+
+    monkeypatch.setattr(torch.cuda, "Stream", none)
+    ends = []
+    for graphs in (False, True):
+        training = Training(Run(2, 64, 0), small_data(), Settings(graphs=graphs), **FAST)
+        training.train_epoch()
+        training.train_epoch()
+        ends.append([row[:-1] for row in training.rows])
+        assert not paper_races.finished(training)["graphs"]
+    assert ends[0] == ends[1]
+    assert capsys.readouterr().out == "No CUDA graph, training without one: no graph here\n"
 
 
 @pytest.mark.gpu
