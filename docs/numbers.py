@@ -16,8 +16,8 @@ Measured numbers come from `results/paper` and `results/fp32`, through the funct
 `results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. Those of
 beyond-the-paper.md come from `results/extensions` and `results/confirmation`, if these are there, and its pictures are
 drawn along with them; so it is with benchmark.md and `results/tuning_free`. Those of races.md come from the rules of
-races, in the code, and from `results/races/trials.json`, if it is there. The list of commands comes from the command line
-itself, the notebook's page from the notebook, and examples from their files.
+races, in the code, and from `results/races/trials.json`, if it is there. The list of commands comes from the command
+line itself, the notebook's page from the notebook, and examples from their files.
 """
 
 from __future__ import annotations

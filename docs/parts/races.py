@@ -1,4 +1,4 @@
-"""Races: what the rules of a race come to, from the rules themselves, and the trials in which its defaults were chosen."""
+"""Races: what their rules come to, from the rules themselves, and the trials in which the defaults were chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from torch import nn
 from hotswap.race import lanes
 from hotswap.race.average import EVERY
 from hotswap.race.contest import FAILURES, KEPT, ROLLBACKS, WINDOW
-from hotswap.race.judging import ACROSS, CHEAP, FARTHER, JUDGED, LEAST, OPEN_ACROSS, OPEN_WITHIN, WITHIN, lost, plan
+from hotswap.race.judging import (
+    ACROSS,
+    CHEAP,
+    FARTHER,
+    JUDGED,
+    LATEST,
+    LEAST,
+    OPEN_ACROSS,
+    OPEN_WITHIN,
+    WITHIN,
+    lost,
+    plan,
+)
 from hotswap.race.lane import named
 from hotswap.race.muon import Muon
 from hotswap.race.schedule import LONGEST_WARMUP, WARMUP
@@ -78,7 +90,7 @@ def trials() -> str:
 
 def trial_table(found: Mapping[str, Any]) -> str:
     """A row for each trial: means and worst scores on each group of problems, and where they come from."""
-    groups = [name for name in found["rows"][0]["means"]]
+    groups = list(found["rows"][0]["means"])
     headings = ("trial", *(f"{name}, mean / worst" for name in groups))
     rows = [
         (
@@ -117,6 +129,7 @@ RULES: dict[str, str] = {
     "weight decay": f"{Muon(nn.Linear(2, 2)).defaults['weight_decay']:g}",
     "within": _percent(WITHIN),
     "across": _percent(ACROSS),
+    "latest": _percent(LATEST * ACROSS),
     "judged": " and ".join(map(_percent, JUDGED)),
     "cheap": _percent(CHEAP),
     "least": str(LEAST),
