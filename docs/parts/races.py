@@ -18,6 +18,7 @@ from hotswap.race.judging import (
     ACROSS,
     CHEAP,
     FARTHER,
+    FIRST,
     JUDGED,
     LATEST,
     LEAST,
@@ -127,6 +128,7 @@ def shortest(count: int) -> str:
 
 RULES: dict[str, str] = {
     "weight decay": f"{Muon(nn.Linear(2, 2)).defaults['weight_decay']:g}",
+    "first": _percent(FIRST),
     "within": _percent(WITHIN),
     "across": _percent(ACROSS),
     "latest": _percent(LATEST * ACROSS),

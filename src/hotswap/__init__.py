@@ -8,8 +8,8 @@
         optimizer.zero_grad()
 
 `Race` lets several optimizers take turns. `HotSwap` and `HotSwapSGD` judge every step, after "Hot Swapping for Online
-Adaptation of Optimization Hyperparameters" (Bache, DeCoste, Smyth, 2015). The names below are loaded when they are first
-used, so that the parts that need no torch work where it is not installed.
+Adaptation of Optimization Hyperparameters" (Bache, DeCoste, Smyth, 2015). The names below are loaded when they are
+first used, so that the parts that need no torch work where it is not installed.
 """
 
 from __future__ import annotations
