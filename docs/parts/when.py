@@ -15,8 +15,8 @@ If you know a good rate and a schedule, use them: that is one run, with nothing 
 - *Score* is the geometric mean over the benchmark's workloads, and *at 30 %* the same after 30 % of the budget.
   *Passes* are forward and backward, for each step, by workload; scores have already paid for them. *Copies* are what is
   kept between steps, in copies of the weights: AdamW's are the weights, their gradients and two averages.
-{unsure}- **Prodigy** is one run, and its cosine needs the number of steps. Beside one of AdamW's, one of its passes
-  takes {prodigy_time}.
+{unsure}{races}- **Prodigy** is one run, and its cosine needs the number of steps. Beside one of AdamW's, one of its
+  passes takes {prodigy_time}.
 - **`hotswap.presets.adam`** has the lowest training objective at equal cost in [a study of the paper's
   problem]({folder}beyond-the-paper.md), of 28 variants, AdaDelta and well-chosen SGD. That is one problem, on which a
   network can fit its data perfectly. The benchmark does not recommend it: {training}.
@@ -28,23 +28,44 @@ If you know a good rate and a schedule, use them: that is one run, with nothing 
 """
 
 
+RACES = """
+- **A race** trains for as many steps as any other method; the steps of its losing lanes are part of its score. On the
+  benchmark its lanes are Muon's on every device. On a CPU ask for them: `hotswap.lanes(model, muon=True)`. There a
+  step of Muon can take longer than the forward and backward pass of a small network.
+"""
+"""Told where races have been measured."""
+
+LENGTH, NO_LENGTH, COMPARISON = (
+    "you know for how many steps you will train",
+    "you may stop at any time",
+    "*for comparison*",
+)
+
+CASES = (
+    (LENGTH, "a [race]({folder}races.md): `Race(model, total_steps=...)`", "race"),
+    (LENGTH, "Prodigy at rate 1 with a cosine, which is not ours", "prodigy"),
+    (NO_LENGTH, "a race without `total_steps`, evaluated under `eval()`", "race_open"),
+    (NO_LENGTH, "Schedule-Free AdamW, which is not ours", "schedule_free"),
+    ("you want the lowest training objective", "`hotswap.presets.adam(model)`", "preset_adam"),
+    ("you study the paper's algorithm", "`hotswap.HotSwapSGD(model)`", "hotswap_sgd"),
+    (COMPARISON, "`hotswap.Muon(model)` with the schedule of a race, and no race", "muon"),
+    (COMPARISON, "AdamW at its default rate", "adamw"),
+)
+"""For whom, what, and the benchmark's method. A method that has not been measured has no row."""
+
+
 def when(folder: str) -> str:
     """A row for each case, and what to know about it; with links into a folder. Numbers are the benchmark's."""
     rows = [
-        _row(
-            "you know for how many steps you will train",
-            "Prodigy at rate 1 with a cosine, which is not ours",
-            "prodigy",
-        ),
-        _row("you may stop at any time", "Schedule-Free AdamW, which is not ours", "schedule_free"),
-        _row("you want the lowest training objective", "`hotswap.presets.adam(model)`", "preset_adam"),
-        _row("you study the paper's algorithm", "`hotswap.HotSwapSGD(model)`", "hotswap_sgd"),
-        _row("*for comparison*", "AdamW at its default rate", "adamw"),
+        _row(case, use.format(folder=folder), method)
+        for case, use, method in CASES
+        if mean_of(method) != "–" or method == "adamw"
     ]
     headings = ("nobody has tuned the network, and ...", "use", "score", "at 30 %", "passes", "copies")
     unsure = leads_are_unsure("prodigy")
     notes = NOTES.format(
         folder=folder,
+        races=RACES.lstrip() if mean_of("race") != "–" else "",
         prodigy_time=pass_times("prodigy"),
         unsure=f"- {unsure}\n" if unsure else "",
         training=training_of("preset_adam", "paper_network", "adamw"),

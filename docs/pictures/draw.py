@@ -1,12 +1,13 @@
 """Draw the pictures of the documentation: `python docs/pictures/draw.py`.
 
 Figures 1 and 2 from the results; the others from a small training run: scikit-learn's digits, a network of 64-32-10
-sigmoid units, minibatches of 64, one seed. It takes some fifteen seconds on a CPU.
+sigmoid units, minibatches of 64, one seed. It takes some twenty seconds on a CPU.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -17,10 +18,11 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from hotswap import HotSwapSGD, StepRecord
+from hotswap import HotSwapSGD, Race, StepRecord
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.optim import Statistics
+from hotswap.race import Standings
 from hotswap.report import load_results
 from hotswap.report.figures import draw_figure_1, draw_figure_2, draw_tuning
 from hotswap.report.figures.style import save as save_report
@@ -38,6 +40,7 @@ BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (  # Okabe and Ito, and a gre
     "#8A8A8A",
 )
 STEPS, BATCH, SEED = 3000, 64, 0
+RACE_STEPS = 2000
 STYLE = {
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -250,6 +253,99 @@ def draw_training(run: Run, fixed: dict[float, Run]) -> None:
     save(figure, "training")
 
 
+@dataclass
+class Raced:
+    """A race: which lane took each step, and the loss on all training images before it."""
+
+    lanes: list[str] = field(default_factory=list)
+    objectives: list[float] = field(default_factory=list)
+    standings: Standings = field(default_factory=Standings)
+
+    def turns(self, lane: str) -> list[range]:
+        """The steps of a lane, turn by turn, counted from 0."""
+        found: list[range] = []
+        for step in (step for step, name in enumerate(self.lanes) if name == lane):
+            if found and found[-1].stop == step:
+                found[-1] = range(found[-1].start, step + 1)
+            else:
+                found.append(range(step, step + 1))
+        return found
+
+
+def raced() -> Raced:
+    """Race an SGD that somebody brought beside the default lanes of a CPU."""
+    problem, run, before = Problem(), Raced(), dict[str, int]()
+    race = Race(
+        problem.model, torch.optim.SGD(problem.model.parameters(), lr=0.1, momentum=0.9), total_steps=RACE_STEPS
+    )
+    for _ in range(RACE_STEPS):
+        run.objectives.append(problem.objective())
+        x, y = problem.batch()
+        loss = cross_entropy(problem.model(x), y)
+        torch.autograd.backward(loss)
+        race.step(loss)
+        race.zero_grad()
+        now = {row.name: row.steps for row in race.standings()}
+        run.lanes.append(next(name for name, steps in now.items() if steps != before.get(name, 0)))
+        before = now
+    run.standings = race.standings()
+    return run
+
+
+def draw_race(run: Raced) -> None:
+    """Losses of lanes that take turns, and whose turn it is: the race in close-up, and the whole run."""
+    colors = dict(zip(dict.fromkeys(run.lanes), (PINK, GREEN, ORANGE, BLUE), strict=True))
+    over = max(row.dropped_at for row in run.standings if row.dropped_at is not None)
+    figure, grid = plt.subplots(2, 2, figsize=(9, 5), sharex="col", height_ratios=(1, 9), width_ratios=(5, 2))
+    for (strip, axes), end in zip(grid.T, (round(1.6 * over), RACE_STEPS), strict=True):
+        for lane, color in colors.items():
+            draw_lane(strip, axes, run, lane, color)
+        strip.set(ylim=(0, 1), yticks=[])
+        strip.spines[["left", "bottom"]].set_visible(False)
+        strip.tick_params(bottom=False)
+        axes.set(yscale="log", xlabel="steps of the run", xlim=(0, end))
+    for axes in grid[1]:
+        axes.set_ylim(min(run.objectives) / 1.6, max(run.objectives) * 1.6)
+    grid[0, 0].set_title("The race: which lane has the model, and the loss")
+    grid[0, 1].set_title("The whole run")
+    grid[1, 0].set_ylabel("loss on all training images")
+    grid[1, 1].tick_params(labelleft=False)
+    annotate_race(grid[1, 0], run, colors)
+    save(figure, "race")
+
+
+def draw_lane(strip: Axes, axes: Axes, run: Raced, lane: str, color: str) -> None:
+    """A lane's turns in the strip, and its loss below: a line while it trains, dots while it waits."""
+    turns, won = run.turns(lane), run.standings[0].name == lane
+    strip.broken_barh([(turn.start, len(turn)) for turn in turns], (0, 1), color=color, lw=0)
+    for turn in turns:
+        axes.plot(turn, [run.objectives[step] for step in turn], color=color, lw=2.2, zorder=3 if won else 2)
+    for earlier, later in pairwise(turns):
+        ends = (earlier[-1], later[0])
+        axes.plot(ends, [run.objectives[step] for step in ends], color=color, ls=(0, (1, 2.5)), lw=1.2, zorder=1)
+    if not won:
+        last = turns[-1][-1]
+        axes.plot(last, run.objectives[last], "X", ms=10, color=color, mec="white", zorder=4)
+
+
+def annotate_race(axes: Axes, run: Raced, colors: dict[str, str]) -> None:
+    """Name each lane: where it was dropped, or at the end of its line."""
+    right = int(axes.get_xlim()[1])
+    for row in run.standings:
+        won, last = row.dropped_at is None, run.turns(row.name)[-1][-1]
+        step = right if won else last
+        axes.annotate(
+            f"{row.name} wins" if won else f"{row.name}, dropped at step {row.dropped_at}",
+            (step, run.objectives[step]),
+            (0, -18) if won else (10, 5),
+            textcoords="offset points",
+            ha="right" if won else "left",
+            va="center",
+            color=colors[row.name],
+            fontweight="bold" if won else "normal",
+        )
+
+
 def draw_results() -> None:
     """The paper's figures from the results in the repository, as the report draws them."""
     results = load_results(HERE.parents[1] / "results" / "paper")
@@ -281,6 +377,7 @@ def main() -> None:
     draw_walk(run, step)
     draw_index(run, moments)
     draw_training(run, {rate: plain(rate) for rate in (10.0, 1.0, 0.1)})
+    draw_race(raced())
 
 
 if __name__ == "__main__":

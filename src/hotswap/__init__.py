@@ -1,11 +1,15 @@
-"""Train PyTorch networks without choosing a learning rate.
+"""Train PyTorch networks without choosing an optimizer or a learning rate.
 
-    optimizer = hotswap.HotSwapSGD(model)
+    optimizer = hotswap.Race(model, total_steps=epochs * len(loader))
     for x, y in loader:
-        loss = optimizer.step(lambda: loss_fn(model(x), y))
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step(loss)
+        optimizer.zero_grad()
 
-After "Hot Swapping for Online Adaptation of Optimization Hyperparameters" (Bache, DeCoste, Smyth, 2015). The names
-below are loaded when they are first used, so that the parts that need no torch work where it is not installed.
+`Race` lets several optimizers take turns. `HotSwap` and `HotSwapSGD` judge every step, after "Hot Swapping for Online
+Adaptation of Optimization Hyperparameters" (Bache, DeCoste, Smyth, 2015). The names below are loaded when they are
+first used, so that the parts that need no torch work where it is not installed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,158 @@
+"""Races: what their rules come to, from the rules themselves, and the trials in which the defaults were chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from measured import ROOT, table
+from torch import nn
+
+from hotswap.race import lanes
+from hotswap.race.average import EVERY
+from hotswap.race.contest import FAILURES, KEPT, ROLLBACKS, WINDOW
+from hotswap.race.judging import (
+    ACROSS,
+    CHEAP,
+    FARTHER,
+    FIRST,
+    JUDGED,
+    LATEST,
+    LEAST,
+    OPEN_ACROSS,
+    OPEN_WITHIN,
+    WITHIN,
+    lost,
+    plan,
+)
+from hotswap.race.lane import named
+from hotswap.race.muon import Muon
+from hotswap.race.schedule import LONGEST_WARMUP, WARMUP
+
+TRIALS = ROOT / "results" / "races" / "trials.json"
+LENGTHS = (300, 500, 1_000, 3_000, 10_000, 100_000, None)
+SHARE = 0.15
+"""The default of `Race(share=...)`."""
+
+DEFAULT, OWN = ("muon",) * 3, ("own", *("muon",) * 3)
+"""Kinds of the lanes: the default ones, and those with an optimizer of the user's in front."""
+
+
+def default_lanes() -> str:
+    """The lanes of networks with and without matrices, as `lanes` makes them."""
+    network, vectors = nn.Linear(4, 3), nn.ParameterList([nn.Parameter(torch.zeros(3))])
+    rows = [
+        ("matrices or convolutions, on a GPU", _names(network, muon=True)),
+        ("matrices or convolutions, on a CPU", _names(network, muon="auto")),
+        ("neither", _names(vectors, muon="auto")),
+    ]
+    return table(("the model has", "default lanes, in their order"), rows, left=2)
+
+
+def _names(model: nn.Module, *, muon: Any) -> str:
+    by_kind: dict[str, list[str]] = {}
+    for lane in named(lanes(model, muon), None):
+        kind, rate = lane.name.split()
+        by_kind.setdefault(kind, []).append(rate)
+    return "; ".join(f"{kind} at {', '.join(rates)}" for kind, rates in by_kind.items())
+
+
+def rounds() -> str:
+    """How many lanes race, when they are compared, and what the losing ones take, for runs of some lengths."""
+    rows = []
+    for total in LENGTHS:
+        cells = [
+            _rounds(kinds, total, judged=judged) for kinds, judged in ((DEFAULT, False), (OWN, False), (DEFAULT, True))
+        ]
+        rows.append(("unknown" if total is None else f"{total:,}", *cells))
+    headings = ("steps of the run", "the default lanes", "with your optimizer", "the default lanes, with `judge`")
+    return table(headings, rows, left=4)
+
+
+def _rounds(kinds: Sequence[str], total: int | None, *, judged: bool) -> str:
+    found = plan(kinds, total, SHARE, judged=judged)
+    if not found.rounds:
+        return "the first lane alone"
+    when = " and ".join(f"{one.until:,}" for one in found.rounds)
+    steps = lost(kinds[: found.lanes], found.rounds)
+    costs = f"{steps:,} steps" if total is None else f"{steps / total:.1%}"
+    return f"{found.lanes} lanes, after {when}: {costs}"
+
+
+def trials() -> str:
+    """How the default lanes did beside others and beside fixed recipes; or a sentence."""
+    if not TRIALS.is_file():
+        return "The trials have not been run yet, so there is nothing to tell."
+    return trial_table(json.loads(TRIALS.read_text(encoding="utf-8")))
+
+
+def trial_table(found: Mapping[str, Any]) -> str:
+    """A row for each trial: means and worst scores on each group of problems, and where they come from."""
+    groups = list(found["rows"][0]["means"])
+    headings = ("trial", *(f"{name}, mean / worst" for name in groups))
+    rows = [
+        (
+            f"`{row['trial']}`",
+            *(f"{_score(row['means'].get(name))} / {_score(row['worst'].get(name))}" for name in groups),
+        )
+        for row in found["rows"]
+    ]
+    chosen, confirmed = (", ".join(f"`{name}`" for name in found[role]) for role in ("choosing", "confirming"))
+    origin = ", ".join(f"{name} {value}" for name, value in found["origin"].items())
+    return "\n\n".join(
+        (
+            f"Defaults were chosen on {chosen}.",
+            f"They were confirmed on {confirmed}.",
+            table(headings, rows),
+            f"*Source: `results/races/trials.json`. {origin}.*",
+        )
+    )
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
+
+
+def shortest(count: int) -> str:
+    """The least number of steps with which so many of the default lanes race."""
+    total = next(n for n in range(1, 100_000) if plan(DEFAULT, n, SHARE).lanes >= count)
+    return f"{total:,}"
+
+
+RULES: dict[str, str] = {
+    "weight decay": f"{Muon(nn.Linear(2, 2)).defaults['weight_decay']:g}",
+    "first": _percent(FIRST),
+    "within": _percent(WITHIN),
+    "across": _percent(ACROSS),
+    "latest": _percent(LATEST * ACROSS),
+    "judged": " and ".join(map(_percent, JUDGED)),
+    "cheap": _percent(CHEAP),
+    "least": str(LEAST),
+    "farther": f"{FARTHER:g}",
+    "open within": str(OPEN_WITHIN),
+    "open across": str(OPEN_ACROSS),
+    "every": str(EVERY),
+    "warm-up": _percent(WARMUP),
+    "longest warm-up": str(LONGEST_WARMUP),
+    "window": str(WINDOW),
+    "kept": _percent(KEPT),
+    "failures": str(FAILURES),
+    "rollbacks": str(ROLLBACKS),
+}
+"""Numbers within sentences."""
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "race lanes": default_lanes,
+    "race rounds": rounds,
+    "race trials": trials,
+    "race of two from": partial(shortest, 2),
+    "race of three from": partial(shortest, 3),
+    **{f"race: {name}": (lambda text=text: text) for name, text in RULES.items()},  # type: ignore[misc]
+}
