@@ -16,7 +16,9 @@ from hotswap.race.snapshots import parameters_of
 __all__ = [
     "KEY",
     "OWN_SCHEDULE",
+    "check_added",
     "check_settings",
+    "further_of",
     "gone_name",
     "gone_setting",
     "lanes_of",
@@ -103,7 +105,7 @@ def lanes_of(model: Any, optimizers: Any) -> list[Lane]:
     if isinstance(optimizers, Optimizer):
         _check_lane(optimizers)
         return named([optimizers, *lanes(model)], optimizers)
-    if isinstance(optimizers, str | Mapping | type) or not isinstance(optimizers, Iterable):
+    if isinstance(optimizers, str | Mapping | type | nn.Module) or not isinstance(optimizers, Iterable):
         raise SettingError(
             f"Race(model, {_told(optimizers)}): give an optimizer, made with the model's parameters, or a list of them."
         )
@@ -130,7 +132,8 @@ def _check_lane(optimizer: Any) -> None:
         )
     if isinstance(optimizer, LBFGS):
         raise UnsupportedError("LBFGS cannot be a lane, because it evaluates a closure several times a step.")
-    if any(optimizer.state.values()):
+    state = next((one.state for one in vars(optimizer).values() if isinstance(one, Optimizer)), optimizer.state)
+    if any(state.values()):
         raise SettingError(
             f"Race(model, ...): {type(optimizer).__name__} has taken steps already, and lanes start alike; make a new one."
         )
@@ -155,6 +158,26 @@ def weights_of(model: nn.Module, racing: Sequence[Lane]) -> list[Tensor]:
                 "with the same parameters."
             )
     return first
+
+
+def further_of(also: Any) -> list[Tensor]:
+    """The further tensors of a lane."""
+    found = list(also) if isinstance(also, Iterable) and not isinstance(also, Tensor | str | Mapping) else [None]
+    if not all(isinstance(one, Tensor) for one in found):
+        raise SettingError(f"Race(also={_told(also)}): give a list of tensors, such as teacher.parameters().")
+    return found
+
+
+def check_added(group: Any, model: nn.Module) -> None:
+    """Refuse further parameters that are not the model's, before any lane has them."""
+    given = group.get("params") if isinstance(group, Mapping) else None
+    added = [given] if isinstance(given, Tensor) else given if isinstance(given, list | tuple) else []
+    known = {id(p) for p in model.parameters()}
+    strange = sum(isinstance(p, Tensor) and id(p) not in known for p in added)
+    if strange:
+        raise SettingError(
+            f"add_param_group: {strange} parameters are not the model's; make them part of the model first."
+        )
 
 
 def opened(state_dict: Any, groups: int) -> tuple[Any, list[dict[str, Any]]]:
@@ -184,6 +207,8 @@ def _told(thing: object) -> str:
         return f"the class {thing.__name__}"
     if isinstance(thing, Optimizer):
         return f"an optimizer ({type(thing).__name__})"
-    if isinstance(thing, Iterable) and not isinstance(thing, str | Mapping):
+    if isinstance(thing, nn.Module | Mapping | Tensor):
+        return f"a {type(thing).__name__}"
+    if isinstance(thing, Iterable) and not isinstance(thing, str):
         return "parameters"
     return repr(thing)
