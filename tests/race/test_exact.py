@@ -8,7 +8,18 @@ import pytest
 import torch
 
 import hotswap
-from tests.race.helpers import MODELS, copied, equal, loss_of, made, minibatches, step, tensors_of, three, through_a_file
+from tests.race.helpers import (
+    MODELS,
+    copied,
+    equal,
+    loss_of,
+    made,
+    minibatches,
+    step,
+    tensors_of,
+    three,
+    through_a_file,
+)
 
 STEPS = 240
 

@@ -157,6 +157,8 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
         saved["dropped_at"] is None or _is_count(saved["dropped_at"]), f"{name} was dropped at {saved['dropped_at']!r}"
     )
     _need(isinstance(saved["dropped"], str), f"{name} was dropped for no reason")
+    if needed or here:
+        _need((lane.scheduler is None) == (saved["scheduler"] is None), f"{name} has another kind of schedule")
     parked = saved["parked"]
     _need(parked is not None or not needed, f"{name} has nothing to go on with")
     if here:
@@ -168,7 +170,6 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
             _check_model(parked["model"], contest, name)
         _check_optimizer(parked["optimizer"], lane, name)
         _check_average(parked["average"], lane, contest)
-    _need((lane.scheduler is None) == (saved["scheduler"] is None), f"{name} has another kind of schedule")
 
 
 def _check_model(saved: Mapping[str, Any], contest: Contest, where: str) -> None:

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from hotswap.errors import SettingError
 from hotswap.race.average import Average
-from hotswap.race.muon import Muon, trained
+from hotswap.race.muon import Muon, told, trained
 from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
@@ -34,7 +34,7 @@ def lanes(model: nn.Module, muon: Literal["auto"] | bool = "auto") -> list[Optim
     if muon not in ("auto", True, False):
         raise SettingError(f"lanes(muon={muon!r}): choose 'auto', True or False.")
     if not isinstance(model, nn.Module):
-        raise SettingError(f"lanes() needs the model, and was given {model!r}; write lanes(model).")
+        raise SettingError(f"lanes() needs the model, and was given {told(model)}; write lanes(model).")
     parameters = trained(model, "lanes")
     matrices = Muon(model).has_matrices()
     if matrices and (muon is True or (muon == "auto" and any(p.device.type != "cpu" for p in parameters))):

@@ -26,6 +26,7 @@ from hotswap.race.validation import (
     OWN_SCHEDULE,
     check_added,
     check_settings,
+    check_total,
     further_of,
     gone_name,
     gone_setting,
@@ -84,9 +85,14 @@ class Race(Optimizer):
     ) -> None:
         if gone:
             raise SettingError(gone_setting(next(iter(gone))))
-        check_settings(total_steps=total_steps, judge=judge, schedule=schedule, share=share)
+        check_total(total_steps)
+        check_settings(judge=judge, schedule=schedule, share=share)
         racing = lanes_of(model, optimizers)
         weights, further = weights_of(model, racing), further_of(also)
+        groups = [
+            {**{key: value for key, value in group.items() if key != "initial_lr"}, "params": list(group["params"])}
+            for group in racing[0].optimizer.param_groups
+        ]
         self.share, self._judged = share, judge is not None
         if callable(schedule):
             for lane in racing:
@@ -102,7 +108,6 @@ class Race(Optimizer):
             processes=Processes(process_group),
         )
         self._contest.refuse_another_race()
-        groups = [{**group, "params": list(group["params"])} for group in racing[0].optimizer.param_groups]
         super().__init__(groups, {"lr": racing[0].rates[0]})
         self._shown = [group.get("lr") for group in self.param_groups]
         self._remember_buffers()
@@ -117,6 +122,7 @@ class Race(Optimizer):
 
     @total_steps.setter
     def total_steps(self, total: int | None) -> None:
+        check_total(total)
         if self._contest.begun:
             raise SettingError("total_steps can be set until the first step; call finish(steps) to end a run earlier.")
         self._contest.prepare(self._plan(self._contest.lanes, total), total)
