@@ -131,6 +131,12 @@ def three(model: nn.Module) -> list[Optimizer]:
     return [AdamW(trained, lr=0.01), SGD(trained, lr=0.1, momentum=0.9), hotswap.Muon(model, lr=0.01)]
 
 
+def two(model: nn.Module, *, turned: bool = False) -> list[Optimizer]:
+    """Lanes of two kinds; `turned`: with their parameters in the other order."""
+    trained = list(model.parameters())[:: -1 if turned else 1]
+    return [AdamW(trained, lr=0.01), SGD(trained, lr=0.1)]
+
+
 def minibatches(count: int, seed: int = 1) -> list[Batch]:
     numbers = torch.Generator().manual_seed(seed)
     found = []

@@ -68,6 +68,8 @@ def swappable_in(base: Optimizer) -> list[str]:
 
 def check_base(base: Optimizer, module: object, owner: str) -> None:
     """Check that an optimizer of class `owner` can be around a base, and that there are parameters to move."""
+    if any(home.__module__ == "hotswap.race.race" for home in type(base).__mro__):
+        raise UnsupportedError(f"{owner} cannot be around a race, which swaps optimizers itself; use one of the two.")
     for group in base.param_groups:
         check_group(group, owner)
     inner = next((value for value in vars(base).values() if isinstance(value, Optimizer)), None)

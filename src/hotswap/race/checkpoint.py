@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from hotswap.errors import CheckpointError
 from hotswap.race.contest import Contest
 from hotswap.race.judging import Plan, Round, Score
 from hotswap.race.lane import Lane
-from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
+from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer, wrapped
 
 __all__ = ["checked", "load", "save"]
 
@@ -32,6 +33,7 @@ def save(contest: Contest) -> dict[str, Any]:
         "version": VERSION,
         **{name: getattr(contest, name) for name in COUNTERS},
         "total": contest.total,
+        "base": None if contest.base is None else places[id(contest.base)],
         "decay": None if contest.decay is None else list(contest.decay),
         "begun": contest.begun,
         "first_loss": contest.first_loss,
@@ -112,14 +114,16 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
     for name in COUNTERS:
         _need(_is_count(saved[name]), f"{name} is {saved[name]!r}")
     _need(saved["total"] is None or _is_count(saved["total"]), f"total is {saved['total']!r}")
-    _need(saved["decay"] is None or (all(map(_is_count, saved["decay"])) and len(saved["decay"]) == 2), "decay is odd")
+    decay = saved["decay"]
+    odd = decay is not None and not (_are_numbers(decay) and len(decay) == 2 and all(map(math.isfinite, decay)))
+    _need(not odd, f"decay is {decay!r}")
     for name in ("begun", "scheduled"):
         _need(isinstance(saved[name], bool), f"{name} is {saved[name]!r}")
     for name in ("rate", "scale"):
         _need(isinstance(saved[name], int | float) and math.isfinite(saved[name]), f"{name} is {saved[name]!r}")
     _need(isinstance(saved["first_loss"], float), f"first_loss is {saved['first_loss']!r}")
     places = [saved["here"], saved["leader"], *saved["racing"], *(place for place, _ in saved["slots"])]
-    places += [] if saved["winner"] is None else [saved["winner"]]
+    places += [saved[name] for name in ("winner", "base") if saved[name] is not None]
     _need(all(_is_count(place) and place < len(ours) for place in places), "it names a lane that there is not")
     _need(all(_is_count(length) and length for _, length in saved["slots"]), "a turn has no length")
     racing = saved["winner"] is None
@@ -158,6 +162,8 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
         saved["dropped_at"] is None or _is_count(saved["dropped_at"]), f"{name} was dropped at {saved['dropped_at']!r}"
     )
     _need(isinstance(saved["dropped"], str), f"{name} was dropped for no reason")
+    if needed or here:
+        _need((lane.scheduler is None) == (saved["scheduler"] is None), f"{name} has another kind of schedule")
     parked = saved["parked"]
     _need(parked is not None or not needed, f"{name} has nothing to go on with")
     if here:
@@ -169,7 +175,6 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
             _check_model(parked["model"], contest, name)
         _check_optimizer(parked["optimizer"], lane, name)
         _check_average(parked["average"], lane, contest)
-    _need((lane.scheduler is None) == (saved["scheduler"] is None), f"{name} has another kind of schedule")
 
 
 def _check_model(saved: Mapping[str, Any], contest: Contest, where: str) -> None:
@@ -200,9 +205,10 @@ def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str, *, same_type
         _need(not same_type or one.dtype == tensor.dtype, f"{what} have the type {one.dtype}, and not {tensor.dtype}")
 
 
-def _check_optimizer(saved: Any, lane: Lane, name: str) -> None:
+def _check_optimizer(saved: Any, lane: Lane, name: str, inner: Optimizer | None = None) -> None:
     """Whether an optimizer's saved state has the containers, shapes and kinds of values that the lane's has."""
-    groups = lane.optimizer.param_groups
+    optimizer = inner or lane.optimizer
+    groups = optimizer.param_groups
     weights = [p for group in groups for p in group["params"]]
     _need(isinstance(saved["state"], dict) and isinstance(saved["shared"], dict), f"{name} has no state")
     _need(len(saved["groups"]) == len(groups), f"{name} has other groups")
@@ -224,7 +230,7 @@ def _check_optimizer(saved: Any, lane: Lane, name: str) -> None:
         if not state or weights[number].ndim < 1:
             continue
         keys = keys if keys is not None else set(state)
-    present = lane.optimizer.state
+    present = optimizer.state
     for number, state in saved["state"].items():
         ours_ = present.get(weights[number])
         if ours_:
@@ -233,8 +239,10 @@ def _check_optimizer(saved: Any, lane: Lane, name: str) -> None:
                 all(_same_kind(state[key], value) for key, value in ours_.items()),
                 f"the state of {name} is of other kinds",
             )
+    for attribute, one in wrapped(optimizer):
+        _check_optimizer(saved["inner"][attribute], lane, name, one)
     _need(isinstance(saved["attributes"], dict), f"{name} has no attributes")
-    _need(all(hasattr(lane.optimizer, key) for key in saved["attributes"]), f"{name} has other attributes")
+    _need(all(hasattr(optimizer, key) for key in saved["attributes"]), f"{name} has other attributes")
 
 
 def _alike(lane: Lane, key: str) -> bool:
@@ -284,7 +292,7 @@ def load(saved: Mapping[str, Any], contest: Contest) -> None:
     contest.decay = None if mine["decay"] is None else (mine["decay"][0], mine["decay"][1])
     contest.plan = Plan(mine["plan"][0], tuple(Round(*one) for one in mine["plan"][1]))
     contest.here, contest.leader = lanes[mine["here"]], lanes[mine["leader"]]
-    contest.winner = None if mine["winner"] is None else lanes[mine["winner"]]
+    contest.winner, contest.base = (None if mine[name] is None else lanes[mine[name]] for name in ("winner", "base"))
     contest.racing = [lanes[place] for place in mine["racing"]]
     contest.slots = [(lanes[place], length) for place, length in mine["slots"]]
     contest.baseline, contest.best = (Score(*mine[name]) if mine[name] else None for name in ("baseline", "best"))

@@ -33,11 +33,17 @@ KEPT = 0.02
 ROLLBACKS = 2
 """How often a winner goes back because its loss rose."""
 
-_owners: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Which contest trains a model, by the first of its weights."""
+STALE = 5
+"""A snapshot is replaced after so many times that long, also while the loss is higher than it was."""
 
 FAILURES = 2
 """Turns in a row that were not finite, after which a lane is dropped; windows, after which the winner's rate falls."""
+
+_owners: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Which contest trains a weight."""
+
+OF_LANES = ("steps", "losses", "loss", "dropped", "dropped_at", "failures")
+"""What the end of a turn changes in a lane, beside tensors."""
 
 
 class Contest:
@@ -83,11 +89,13 @@ class Contest:
         self.baseline: Score | None = None
         self.best: Score | None = None
         self.rate, self.scale = 1.0, 1.0  # of rollbacks, and of a scheduler around the race
-        self.rollbacks, self.risen, self.kept_at, self.unset = 0, 0, 0, 0
+        self.base: Lane | None = None  # whose rates such a scheduler started from
+        self.rollbacks, self.risen, self.kept_at = 0, 0, 0
         self.begun, self.first_loss = False, math.inf
         self.judged_best: float | None = None  # the best that `judge` has said of the winner, and when it was asked last
         self.judged_last, self.judged_at = math.inf, 0
         self.judged_model: dict[str, Any] | None = None  # the model of which it said so
+        self.torn = False  # whether the model has parts of several lanes
         for lane in self.lanes:
             lane.average = Average() if average else None
         self.prepare(plan, total)
@@ -95,7 +103,7 @@ class Contest:
     def prepare(self, plan: Plan, total: int | None) -> None:
         """Make a plan for a run of this length; before the first step it can be made anew."""
         self.plan, self.total = plan, total
-        self.decay = None if total is None or not self.scheduled else (0, total)
+        self.decay: tuple[float, int] | None = None if total is None or not self.scheduled else (0, total)
         self.racing = self.lanes[: plan.lanes]
         for lane in self.lanes:
             lane.dropped, lane.dropped_at = "", None
@@ -137,14 +145,17 @@ class Contest:
                 f"{self.here.name} has trained for {self.length} steps without a loss, and lanes are judged by their "
                 "losses; call step(loss), or observe(loss) before step()."
             )
+        self._claim()
 
     def train(self, loss: Tensor | float | None) -> None:
         """Take a step with the optimizer of the lane in the model, whose gradients are there."""
         if not self.begun:
             self._begin()
+        if self.torn:  # the gradients are of weights that are no lane's
+            self._mend()
+            return
         lane = self.here
-        self.set_rates()
-        lane.optimizer.step()
+        self._step(lane)
         if lane.scheduler is not None:
             lane.scheduler.step()
         lane.steps += 1
@@ -154,18 +165,29 @@ class Contest:
         if lane.average is not None and lane.steps % EVERY == 0:
             lane.average.add(self.seat.weights)
         if self.turn_step >= self.length or self.step == self.total:
-            if self.winner is None:
-                self._end_turn()
-            else:
-                self._look()
+            self._settle(self._end_turn if self.winner is None else self._look)
+
+    def _step(self, lane: Lane) -> None:
+        """Take a step with a lane's optimizer; a scheduler of its user's must find the rates that it has set."""
+        if lane.scheduler is None or self.rate == 1:
+            self.set_rates()
+            lane.optimizer.step()
+            return
+        rates = [group["lr"] for group in lane.optimizer.param_groups]
+        try:
+            for group in lane.optimizer.param_groups:
+                group["lr"] = group["lr"] * self.rate
+            lane.optimizer.step()
+        finally:
+            for group, rate in zip(lane.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
 
     def _take(self, loss: Tensor | float | None) -> None:
         """Keep a loss on its device; nothing waits for it."""
         if loss is not None:
             self.observed.append(_number(loss))
         if self.observed:
-            several = len(self.observed)
-            self.values.append(self.observed[0] if several == 1 else sum(self.observed) / several)
+            self.values.append(self.observed[0] if len(self.observed) == 1 else _mean(self.observed))
             self.observed = []
 
     def set_rates(self) -> None:
@@ -181,13 +203,24 @@ class Contest:
 
     def refuse_another_race(self) -> None:
         """Refuse weights that another race has begun to train: the model holds one of its lanes."""
-        owner = _owners.get(self.seat.weights[0])
-        other = owner() if owner is not None else None
-        if other is not None and other is not self and (other.winner is None or self.begun):
+        if self._owns(self.seat.weights[0]):
+            return
+        others = {id(other): other for w in self.seat.weights if (other := _owner(w)) is not None and other is not self}
+        if any(other.begun and (other.winner is None or self.begun) for other in others.values()):
             raise UnsupportedError(
                 "Another race trains these parameters, and the model holds one of its lanes; let one race train them, or "
                 "delete the other one, or make the model anew."
             )
+
+    def _owns(self, weight: Tensor) -> bool:
+        return _owner(weight) is self
+
+    def _claim(self) -> None:
+        """From now on this race trains the weights."""
+        if not self._owns(self.seat.weights[0]):
+            me = weakref.ref(self)
+            for w in self.seat.weights:
+                _owners[w] = me
 
     def begin_values(self) -> None:
         """Remember the model before its first forward pass in training, which changes the buffers of batch norm."""
@@ -196,14 +229,45 @@ class Contest:
 
     def _begin(self) -> None:
         """Park every lane at the start; the first one trains."""
-        _owners[self.seat.weights[0]] = weakref.ref(self)
         now = self.seat.saved()
         self.start = {**now, "buffers": (self.start or now)["buffers"]}
         for lane in self.racing:
+            if callable(train := getattr(lane.optimizer, "train", None)):
+                train()  # as schedulefree's optimizers need it
             lane.parked = self.seat.unused(lane)
-        self.begun = True
         if not self.slots:
             self._end_race()
+            self._free()
+        self.begun = True
+
+    # --- the end of a turn --------------------------------------------------------------------------------------------
+
+    def _settle(self, end: Callable[[], None]) -> None:
+        """End a turn or a window; where that raises, the lane that had the model keeps it, and the next step ends it."""
+        before = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
+        lanes = [(lane, {name: getattr(lane, name) for name in OF_LANES}) for lane in self.lanes]
+        try:
+            end()
+        except BaseException:
+            torn = self.torn
+            vars(self).update(before)
+            for lane, values in lanes:
+                vars(lane).update(values)
+            self.torn = torn
+            if torn:
+                self._mend()
+            raise
+        self.torn = False
+        self._free()
+
+    def _mend(self) -> None:
+        """Bring the lane back that had the model before parts of others were written into it."""
+        self._bring(self.here)
+        self.torn = False
+
+    def _bring(self, lane: Lane) -> None:
+        self.torn = True
+        self.seat.bring(lane, self.start or {})
 
     # --- turns and rounds ---------------------------------------------------------------------------------------------
 
@@ -237,8 +301,13 @@ class Contest:
             self.seat.park(lane)
         else:
             lane.failures += 1
-            if lane.failures >= FAILURES and len(self.racing) > 1:
+            if lane.failures < FAILURES:
+                self.slots.append(self.slots[self.slot])
+            elif len(self.racing) > 1:
                 self._drop(lane, f"its loss or weights were not finite in {FAILURES} turns in a row")
+        if self.step == self.total and self.slot + 1 < len(self.slots):
+            self._close(fresh=finite)
+            return
         while self.slot + 1 < len(self.slots):
             self.slot += 1
             if self.slots[self.slot][0] in self.racing and len(self.racing) > 1:
@@ -250,11 +319,11 @@ class Contest:
         """Let a lane have the model; `fresh` is whether the lane that has it is as it was parked."""
         if lane is self.here and fresh:
             return
+        self.torn = True
         if lane is not self.here:
             self.seat.release(self.here)
         self.here = lane
-        assert self.start is not None
-        self.seat.bring(lane, self.start)
+        self._bring(lane)
 
     def _end_round(self, fresh: bool) -> None:
         """Compare the lanes, drop the worse ones, begin the next round."""
@@ -321,8 +390,9 @@ class Contest:
         if self.judge is None:
             return score_of(lane.losses)
         self._seat(lane, fresh=fresh and lane is self.here)
+        self.torn = True
         value = self.judged()
-        self.seat.bring(lane, self.start or {})
+        self._bring(lane)
         return Score(value if math.isfinite(value) else math.inf)
 
     def judged(self) -> float:
@@ -336,12 +406,11 @@ class Contest:
         finally:
             for module, mode in modes:
                 module.training = mode
-        try:
-            number = float(value)
-        except (TypeError, ValueError) as error:
+        number = _single(value)
+        if number is None:
             raise SettingError(
                 f"judge returned {value!r}, and must return one number, the lower the better, such as a validation loss."
-            ) from error
+            )
         return float(self.processes.mean(torch.tensor([number], device=self.seat.weights[0].device)))
 
     def _drop(self, lane: Lane, why: str) -> None:
@@ -355,18 +424,24 @@ class Contest:
             if lane is not winner:
                 self._drop(lane, f"the race was ended with {winner.name} ahead")
         self._seat(winner, fresh=fresh)
+        assert winner.parked is not None
+        winner.parked["model"] = winner.parked["model"] or self.start
         self.winner, self.leader, self.racing, self.slots, self.start = winner, winner, [winner], [], None
         winner.losses, self.kept_at = [], self.step
-        if self.judge is not None and winner.loss is not None and winner.parked is not None:
+        if self.judge is not None and winner.loss is not None:
             self.judged_best, self.judged_last, self.judged_at = winner.loss, winner.loss, self.step
             self.judged_model = copied(winner.parked["model"], lambda tensor, _: tensor.clone())
-        for lane in self.lanes:
-            if lane is not winner:
-                lane.parked = lane.average = lane.scheduler = None
-                lane.optimizer.state.clear()
         if winner.scheduler is not None:
             for _ in range(self.step - winner.steps):
                 winner.scheduler.step()
+
+    def _free(self) -> None:
+        """After the race, free what the others have."""
+        if self.winner is not None:
+            for lane in self.lanes:
+                if lane is not self.winner and (lane.parked is not None or lane.average is not None):
+                    lane.parked = lane.average = lane.scheduler = None
+                    lane.optimizer.state.clear()
 
     # --- after the race -----------------------------------------------------------------------------------------------
 
@@ -376,14 +451,20 @@ class Contest:
         winner = self.here
         if not finite:
             winner.failures += 1
-            self._go_back(cut=winner.failures >= FAILURES)
+            self._go_back()
+            if winner.failures >= FAILURES:
+                self.rate = self.rate / 3 if self.rate > 1 / 3**ROLLBACKS else 1.0
             return
         winner.failures = 0
         if self.judge is not None:
             self._judge_winner()
-        if self.judge is None and len(losses) > 1 and self._has_risen(Score.of(losses)):
+        unknown = self.judge is not None or len(losses) < 2
+        now = Score.of(losses)
+        if not unknown and self._has_risen(now):
             return
-        if self.step - self.kept_at >= max(WINDOW, KEPT * (self.total or self.step)):
+        age, least = self.step - self.kept_at, max(WINDOW, KEPT * (self.total or self.step))
+        good = unknown or self.best is None or now.mean <= self.best.mean + noise(now, self.best)
+        if age >= (least if good else STALE * least):
             self.seat.park(winner)
             self.kept_at = self.step
 
@@ -417,38 +498,47 @@ class Contest:
             self.rollbacks += 1
             self.risen = 0
             if self.rollbacks <= ROLLBACKS:
-                self._go_back(cut=True)
+                self._go_back()
+                self.rate, self.kept_at = self.rate / 3, self.step
             else:  # smaller rates did not help, so the objective has changed
-                self._change_rate(1.0)
+                self.rate = 1.0
         return lost
 
-    def _go_back(self, *, cut: bool) -> None:
-        """Return to the last snapshot, with a third of the rate if that is asked for."""
-        self.seat.bring(self.here, self.start or {})
-        if cut:
-            self._change_rate(self.rate / 3)
-            self.kept_at = self.step
-
-    def _change_rate(self, rate: float) -> None:
-        scheduler = self.here.scheduler
-        if scheduler is not None:
-            scheduler.base_lrs = [value * rate / self.rate for value in scheduler.base_lrs]
-            for group in scheduler.optimizer.param_groups:
-                group["lr"] *= rate / self.rate
-        self.rate = rate
+    def _go_back(self) -> None:
+        """Return to the last snapshot."""
+        self._bring(self.here)
 
     def finish(self, steps: int) -> None:
         """Let the rates fall to zero over the next steps; a race that is under way ends now."""
-        self.total = self.step + steps
-        self.decay = (self.step, self.total) if self.scheduled else None
+        shown = self.aside is not None
+        self.resume()
         if self.winner is None and self.begun:
-            losses, finite = self._read()
-            if finite:
-                self.here.losses += losses
-                self.seat.park(self.here)
-            if self.judge is None and all(lane.losses for lane in self.racing):
-                self.leader = min(self.racing, key=lambda lane: score_of(lane.losses).mean)
-            self._end_race(fresh=finite)
+            self._settle(self._end_early)
+        end = self.step + steps
+        if self.scheduled:
+            now = 1.0 if self.decay is None else (self.decay[1] - self.step) / max(1, self.decay[1] - self.decay[0])
+            self.decay = (end - steps / min(1.0, now) if now > 0 else self.step, end)
+        self.total = end
+        if shown:
+            self.evaluate()
+
+    def _end_early(self) -> None:
+        """End the race in the middle of a turn."""
+        losses, finite = self._read()
+        if finite:
+            self.here.losses = self.here.losses + losses
+            self.seat.park(self.here)
+        self._close(fresh=finite)
+
+    def _close(self, *, fresh: bool) -> None:
+        """End the race before its last round does."""
+        if self.judge is None and all(lane.losses for lane in self.racing):
+            scores = {id(lane): score_of(lane.losses) for lane in self.racing}
+            ranked = sorted(self.racing, key=lambda lane: scores[id(lane)].mean)
+            self.leader = self._kept(ranked, scores, 1, across=True)[0]
+            for lane in self.racing:
+                lane.loss = scores[id(lane)].mean
+        self._end_race(fresh=fresh)
 
     def add(self, group: dict[str, Any], rate: float | None) -> None:
         """Add parameters to every lane, also to those that are parked."""
@@ -471,8 +561,9 @@ class Contest:
                     lane.parked["model"]["weights"] += [hosted(p) for p in new]
                 if lane.parked["average"] is not None and lane.parked["average"]["count"]:
                     lane.parked["average"]["tensors"] += [hosted(p) for p in Average.first(new)]
-        if self.start is not None:
-            self.start["weights"] += [hosted(p) for p in new]
+        for saved in (self.start, self.aside):
+            if saved is not None:
+                saved["weights"] += [hosted(p) for p in new]
         self.seat.weights += new
 
     # --- evaluation ---------------------------------------------------------------------------------------------------
@@ -512,6 +603,29 @@ class Contest:
 def _number(loss: Tensor | float) -> Tensor | float:
     """A copy of a loss, which later passes cannot change."""
     return loss.detach().to(torch.float32, copy=True).reshape(()) if isinstance(loss, Tensor) else float(loss)
+
+
+def _mean(losses: Sequence[Tensor | float]) -> Tensor:
+    """The mean of the losses that are finite: those of steps that a scaler skips are not."""
+    device = next((loss.device for loss in losses if isinstance(loss, Tensor)), None)
+    values = torch.stack([torch.as_tensor(loss, dtype=torch.float32, device=device) for loss in losses])
+    return torch.where(values.isfinite(), values, math.nan).nanmean()
+
+
+def _single(value: object) -> float | None:
+    """A value as one real number; None if it is none."""
+    if isinstance(value, str | bytes) or value is None:
+        return None
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _owner(weight: Tensor) -> Contest | None:
+    """The contest that trains a weight."""
+    owner = _owners.get(weight)
+    return None if owner is None else owner()
 
 
 def _exact(weight: Tensor) -> torch.dtype | None:

@@ -88,7 +88,8 @@ def _fitted(kinds: Sequence[object], total: int | None, share: float, *, judged:
         scale = SHORTER**attempt
         early, late = (max(LEAST, round(part * scale * total)) for part in (first, within))
         rounds = _rounds(kinds, early, late, max(late, round(ACROSS * max(scale, LATEST) * total)), judged=judged)
-        if lost(kinds, rounds) <= most * total:
+        steps = lost(kinds, rounds)
+        if steps <= most * total and steps + rounds[-1].until <= total:
             return rounds
     return None
 

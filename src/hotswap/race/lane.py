@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from hotswap.errors import SettingError
 from hotswap.race.average import Average
-from hotswap.race.muon import Muon, trained
+from hotswap.race.muon import Muon, told, trained
 from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
@@ -34,7 +34,7 @@ def lanes(model: nn.Module, muon: Literal["auto"] | bool = "auto") -> list[Optim
     if muon not in ("auto", True, False):
         raise SettingError(f"lanes(muon={muon!r}): choose 'auto', True or False.")
     if not isinstance(model, nn.Module):
-        raise SettingError(f"lanes() needs the model, and was given {model!r}; write lanes(model).")
+        raise SettingError(f"lanes() needs the model, and was given {told(model)}; write lanes(model).")
     parameters = trained(model, "lanes")
     matrices = Muon(model).has_matrices()
     if matrices and (muon is True or (muon == "auto" and any(p.device.type != "cpu" for p in parameters))):
@@ -200,9 +200,14 @@ def named(optimizers: Sequence[Optimizer], own: Optimizer | None) -> list[Lane]:
 
 def scheduled(lane: Lane, make: Callable[[Optimizer], LRScheduler]) -> None:
     """Give a lane a scheduler of the user's."""
-    lane.scheduler = make(lane.optimizer)
-    if not isinstance(lane.scheduler, LRScheduler):
+    scheduler = lane.scheduler = make(lane.optimizer)
+    if not isinstance(scheduler, LRScheduler) or getattr(scheduler, "optimizer", None) is not lane.optimizer:
         raise SettingError(
-            f"Race(schedule=...) returned {lane.scheduler!r}: the function must return a torch scheduler of the optimizer "
-            "that it is given."
+            f"Race(schedule=...) returned {scheduler!r}: the function must return a torch scheduler of the optimizer that "
+            "it is given."
+        )
+    if isinstance(scheduler, ReduceLROnPlateau):
+        raise SettingError(
+            "Race(schedule=...) returned a ReduceLROnPlateau, which needs a loss at each step; put it around the race: "
+            "ReduceLROnPlateau(race)."
         )

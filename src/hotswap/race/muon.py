@@ -7,7 +7,7 @@ columns)), with which rates and weight decays of AdamW suit Muon).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from torch.optim.adamw import adamw
 
 from hotswap.errors import SettingError
 
-__all__ = ["Muon"]
+__all__ = ["Muon", "told", "trained"]
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic polynomial that moves every singular value to about 1."""
@@ -67,7 +67,7 @@ class Muon(Optimizer):
     ) -> None:
         if not isinstance(model, nn.Module):
             raise SettingError(
-                f"Muon needs the model, and was given {_told(model)}: which parameters are embeddings or convolutions "
+                f"Muon needs the model, and was given {told(model)}: which parameters are embeddings or convolutions "
                 "only the model's layers tell. Write Muon(model, lr=...)."
             )
         _check(lr=lr, momentum=momentum, weight_decay=weight_decay, betas=betas, eps=eps)
@@ -245,9 +245,14 @@ def _wide(matrices: Tensor) -> Tensor:
     return matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
 
 
-def _told(thing: object) -> str:
+def told(thing: object) -> str:
+    """What somebody gave, in a few words."""
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
     if isinstance(thing, Optimizer):
         return f"an optimizer ({type(thing).__name__})"
-    if isinstance(thing, Iterable):
-        return "parameters" if isinstance(thing, list | tuple) or hasattr(thing, "__next__") else repr(thing)
+    if isinstance(thing, nn.Module | Mapping | Tensor):
+        return f"a {type(thing).__name__}"
+    if isinstance(thing, Iterable) and not isinstance(thing, str):
+        return "parameters"
     return repr(thing)

@@ -15,6 +15,7 @@ from torch.optim.swa_utils import update_bn
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.race.checkpoint import checked, load, save
 from hotswap.race.contest import Contest
+from hotswap.race.following import base_of, scale_of
 from hotswap.race.interrupts import Uninterrupted
 from hotswap.race.judging import plan
 from hotswap.race.lane import Lane, Seat, scheduled
@@ -23,7 +24,10 @@ from hotswap.race.standings import Standings
 from hotswap.race.validation import (
     KEY,
     OWN_SCHEDULE,
+    check_added,
     check_settings,
+    check_total,
+    further_of,
     gone_name,
     gone_setting,
     lanes_of,
@@ -81,15 +85,20 @@ class Race(Optimizer):
     ) -> None:
         if gone:
             raise SettingError(gone_setting(next(iter(gone))))
-        check_settings(total_steps=total_steps, judge=judge, schedule=schedule, share=share)
+        check_total(total_steps)
+        check_settings(judge=judge, schedule=schedule, share=share)
         racing = lanes_of(model, optimizers)
-        weights = weights_of(model, racing)
+        weights, further = weights_of(model, racing), further_of(also)
+        groups = [
+            {**{key: value for key, value in group.items() if key != "initial_lr"}, "params": list(group["params"])}
+            for group in racing[0].optimizer.param_groups
+        ]
         self.share, self._judged = share, judge is not None
         if callable(schedule):
             for lane in racing:
                 scheduled(lane, schedule)
         self._contest = Contest(
-            Seat(model, weights, list(also)),
+            Seat(model, weights, further),
             racing,
             self._plan(racing, total_steps),
             total_steps,
@@ -99,7 +108,6 @@ class Race(Optimizer):
             processes=Processes(process_group),
         )
         self._contest.refuse_another_race()
-        groups = [{**group, "params": list(group["params"])} for group in racing[0].optimizer.param_groups]
         super().__init__(groups, {"lr": racing[0].rates[0]})
         self._shown = [group.get("lr") for group in self.param_groups]
         self._remember_buffers()
@@ -114,6 +122,7 @@ class Race(Optimizer):
 
     @total_steps.setter
     def total_steps(self, total: int | None) -> None:
+        check_total(total)
         if self._contest.begun:
             raise SettingError("total_steps can be set until the first step; call finish(steps) to end a run earlier.")
         self._contest.prepare(self._plan(self._contest.lanes, total), total)
@@ -145,13 +154,13 @@ class Race(Optimizer):
                 pass of its own or without; or None after `observe`.
         """
         contest = self._contest
+        self._follow_scheduler()
         loss = closure
         if callable(closure):
             contest.check(0.0)
             loss = self._evaluated(closure)
         loss = _checked(loss)
         contest.check(loss)
-        self._follow_scheduler()
         with Uninterrupted():
             contest.train(loss)
         self._show_rates()
@@ -201,7 +210,7 @@ class Race(Optimizer):
 
     def finish(self, steps: int) -> None:
         """End the run: rates fall to zero over so many more steps. A race that is under way ends now."""
-        if not isinstance(steps, int) or steps < 1:
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise SettingError(f"finish(steps={steps!r}): give the number of steps that are left, at least 1.")
         with Uninterrupted():
             self._contest.finish(steps)
@@ -239,8 +248,10 @@ class Race(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to every lane; a rate that is given is scaled in each lane as its first rate is."""
-        super().add_param_group(param_group)
         contest = self.__dict__.get("_contest")
+        if contest is not None and "_shown" in self.__dict__:
+            check_added(param_group, contest.seat.model)
+        super().add_param_group(param_group)
         if contest is not None and "_shown" in self.__dict__:
             contest.add(self.param_groups[-1], param_group.get("lr"))
             self._shown.append(self.param_groups[-1].get("lr"))
@@ -259,16 +270,18 @@ class Race(Optimizer):
         raise AttributeError(gone_name(name) or f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _follow_scheduler(self) -> None:
-        """Take over what a scheduler around the race, or its user, has made of the rate."""
-        group, contest = self.param_groups[0], self._contest
-        if group.get("lr") != self._shown[0] or "initial_lr" in group:
-            base = contest.lanes[0].rates[0]
-            if base and group["lr"] is not None:
-                contest.scale, contest.scheduled = float(group["lr"]) / base, False
+        """Take over what a scheduler around the race, or its user, has made of the rates: they replace the schedule."""
+        contest, groups = self._contest, self.param_groups
+        if contest.base is None:
+            written = any(group.get("lr") != shown for group, shown in zip(groups, self._shown, strict=True))
+            if not written and "initial_lr" not in groups[0]:
+                return
+        base = contest.base or base_of(groups, self._shown, contest.lanes[0], contest.here)
+        contest.scale, contest.base, contest.scheduled = scale_of(groups, base), base, False
 
     def _show_rates(self) -> None:
         here = self._contest.here.optimizer.param_groups
-        around = "initial_lr" in self.param_groups[0]
+        around = self._contest.base is not None
         for number, group in enumerate(self.param_groups):
             rate = here[number if len(here) == len(self.param_groups) else 0].get("lr")
             if around:

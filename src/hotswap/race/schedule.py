@@ -16,7 +16,7 @@ def warmup_of(total: int | None) -> int:
     return LONGEST_WARMUP // 2 if total is None else max(1, min(LONGEST_WARMUP, round(WARMUP * total)))
 
 
-def factor(step: int, lane_step: int, total: int | None, decay: tuple[int, int] | None = None) -> float:
+def factor(step: int, lane_step: int, total: int | None, decay: tuple[float, int] | None = None) -> float:
     """What the rate of a lane is multiplied with.
 
     Args:

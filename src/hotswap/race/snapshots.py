@@ -16,8 +16,8 @@ NUMBER = "number on the device"
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
-TORCHS = ("defaults", "state", "param_groups")
-"""Attributes of an optimizer that need a rule of their own."""
+TORCHS = frozenset(vars(Optimizer([torch.zeros(0)], {})))
+"""Attributes of every optimizer: its state and groups, which need a rule of their own, and its hooks."""
 
 
 def hosted(tensor: Tensor, old: object = None) -> Tensor:
@@ -66,9 +66,19 @@ def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> 
         "state": {numbers[id(p)]: state for p, state in optimizer.state.items() if id(p) in numbers},
         "shared": {key: value for key, value in optimizer.state.items() if not isinstance(key, Tensor)},
         "groups": [{name: v for name, v in group.items() if name != "params"} for group in optimizer.param_groups],
-        "attributes": {name: v for name, v in vars(optimizer).items() if name not in TORCHS and _is_plain(v)},
+        "attributes": _attributes(optimizer),
     }
-    return copied(now, hosted, old, mark=True)
+    inner = {name: saved_optimizer(one, (old or {}).get("inner", {}).get(name)) for name, one in wrapped(optimizer)}
+    return {**copied(now, hosted, old, mark=True), "inner": inner}
+
+
+def _attributes(optimizer: Optimizer) -> dict[str, Any]:
+    return {name: v for name, v in vars(optimizer).items() if name not in TORCHS and _is_plain(v)}
+
+
+def wrapped(optimizer: Optimizer) -> list[tuple[str, Optimizer]]:
+    """The optimizers that an optimizer is around, such as Lookahead's."""
+    return [(name, one) for name, one in vars(optimizer).items() if isinstance(one, Optimizer)]
 
 
 def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
@@ -81,10 +91,16 @@ def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         else:
             present = optimizer.state.get(p)
             optimizer.state[p] = copied(saved["state"][number], _beside(p), present)
+    for key in [key for key in optimizer.state if not isinstance(key, Tensor) and key not in saved["shared"]]:
+        del optimizer.state[key]
     for key, value in saved["shared"].items():
         optimizer.state[key] = copied(value, _beside(parameters[0]), optimizer.state.get(key))
     for group, values in zip(optimizer.param_groups, saved["groups"], strict=True):
+        for name in group.keys() - values.keys() - {"params"}:
+            del group[name]
         group.update(copied(values, _beside(parameters[0]), dict(group)))
+    for name, one in wrapped(optimizer):
+        restore_optimizer(one, saved["inner"][name])
     for name, value in saved["attributes"].items():
         setattr(optimizer, name, copied(value, _beside(parameters[0]), getattr(optimizer, name, None)))
 

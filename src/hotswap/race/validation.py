@@ -11,12 +11,16 @@ from torch.optim import LBFGS, Optimizer
 
 from hotswap.errors import CheckpointError, SettingError, UnsupportedError
 from hotswap.race.lane import Lane, lanes, named
+from hotswap.race.muon import told
 from hotswap.race.snapshots import parameters_of
 
 __all__ = [
     "KEY",
     "OWN_SCHEDULE",
+    "check_added",
     "check_settings",
+    "check_total",
+    "further_of",
     "gone_name",
     "gone_setting",
     "lanes_of",
@@ -66,14 +70,19 @@ def gone_name(name: str) -> str:
     return f"Race has no {name} any more; {GONE_NAMES[name]}." if name in GONE_NAMES else ""
 
 
-def check_settings(*, total_steps: Any, judge: Any, schedule: Any, share: Any) -> None:
-    """Refuse settings that cannot be meant."""
+def check_total(total_steps: Any) -> None:
+    """Refuse what is no number of steps."""
     if total_steps is not None and (
         not isinstance(total_steps, int) or isinstance(total_steps, bool) or total_steps < 1
     ):
         raise SettingError(
-            f"Race(total_steps={total_steps!r}): give the number of steps of the run, such as epochs * len(loader), or None."
+            f"Race(total_steps={total_steps!r}): give the number of steps of the run, such as epochs * len(loader), or "
+            "None."
         )
+
+
+def check_settings(*, judge: Any, schedule: Any, share: Any) -> None:
+    """Refuse settings that cannot be meant."""
     if judge is not None and not callable(judge):
         raise SettingError(
             f"Race(judge={judge!r}): give a function of the model that returns a number, lower is better."
@@ -92,7 +101,7 @@ def lanes_of(model: Any, optimizers: Any) -> list[Lane]:
     if isinstance(model, Optimizer) or (isinstance(model, list | tuple) and model and isinstance(model[0], Optimizer)):
         raise SettingError("Race takes the model first; write Race(model, optimizer, total_steps=...).")
     if not isinstance(model, nn.Module):
-        given = _told(model)
+        given = told(model)
         raise SettingError(f"Race needs the model first, and was given {given}; write Race(model, total_steps=...).")
     if any(is_lazy(p) for p in model.parameters()):
         raise SettingError(
@@ -103,9 +112,9 @@ def lanes_of(model: Any, optimizers: Any) -> list[Lane]:
     if isinstance(optimizers, Optimizer):
         _check_lane(optimizers)
         return named([optimizers, *lanes(model)], optimizers)
-    if isinstance(optimizers, str | Mapping | type) or not isinstance(optimizers, Iterable):
+    if isinstance(optimizers, str | Mapping | type | nn.Module) or not isinstance(optimizers, Iterable):
         raise SettingError(
-            f"Race(model, {_told(optimizers)}): give an optimizer, made with the model's parameters, or a list of them."
+            f"Race(model, {told(optimizers)}): give an optimizer, made with the model's parameters, or a list of them."
         )
     given_ = list(optimizers)
     if not given_:
@@ -119,9 +128,7 @@ def lanes_of(model: Any, optimizers: Any) -> list[Lane]:
 
 def _check_lane(optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
-        raise SettingError(
-            f"Race(model, ...): {_told(optimizer)} is no optimizer; make it with the model's parameters."
-        )
+        raise SettingError(f"Race(model, ...): {told(optimizer)} is no optimizer; make it with the model's parameters.")
     homes = {home.__module__ for home in type(optimizer).__mro__}
     if any(home.startswith(("hotswap.optim", "hotswap.race.race")) for home in homes):
         raise UnsupportedError(
@@ -130,7 +137,8 @@ def _check_lane(optimizer: Any) -> None:
         )
     if isinstance(optimizer, LBFGS):
         raise UnsupportedError("LBFGS cannot be a lane, because it evaluates a closure several times a step.")
-    if any(optimizer.state.values()):
+    state = next((one.state for one in vars(optimizer).values() if isinstance(one, Optimizer)), optimizer.state)
+    if any(state.values()):
         raise SettingError(
             f"Race(model, ...): {type(optimizer).__name__} has taken steps already, and lanes start alike; make a new one."
         )
@@ -157,6 +165,26 @@ def weights_of(model: nn.Module, racing: Sequence[Lane]) -> list[Tensor]:
     return first
 
 
+def further_of(also: Any) -> list[Tensor]:
+    """The further tensors of a lane."""
+    found = list(also) if isinstance(also, Iterable) and not isinstance(also, Tensor | str | Mapping) else [None]
+    if not all(isinstance(one, Tensor) for one in found):
+        raise SettingError(f"Race(also={told(also)}): give a list of tensors, such as teacher.parameters().")
+    return found
+
+
+def check_added(group: Any, model: nn.Module) -> None:
+    """Refuse further parameters that are not the model's, before any lane has them."""
+    given = group.get("params") if isinstance(group, Mapping) else None
+    added = [given] if isinstance(given, Tensor) else given if isinstance(given, list | tuple) else []
+    known = {id(p) for p in model.parameters()}
+    strange = sum(isinstance(p, Tensor) and id(p) not in known for p in added)
+    if strange:
+        raise SettingError(
+            f"add_param_group: {strange} parameters are not the model's; make them part of the model first."
+        )
+
+
 def opened(state_dict: Any, groups: int) -> tuple[Any, list[dict[str, Any]]]:
     """The race's part of a checkpoint, and its groups."""
     if not isinstance(state_dict, Mapping) or KEY not in state_dict:
@@ -177,13 +205,3 @@ def opened(state_dict: Any, groups: int) -> tuple[Any, list[dict[str, Any]]]:
         if not isinstance(group.get("lr", 0.0), int | float | Tensor | None):
             raise CheckpointError(f"The race's checkpoint is damaged: a rate is {group['lr']!r}.")
     return state_dict[KEY], [dict(group) for group in saved]
-
-
-def _told(thing: object) -> str:
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}"
-    if isinstance(thing, Optimizer):
-        return f"an optimizer ({type(thing).__name__})"
-    if isinstance(thing, Iterable) and not isinstance(thing, str | Mapping):
-        return "parameters"
-    return repr(thing)
