@@ -13,14 +13,13 @@ from torch import nn
 
 from hotswap.race import lanes
 from hotswap.race.average import EVERY
-from hotswap.race.contest import FAILURES, KEPT, ROLLBACKS, WINDOW
+from hotswap.race.contest import FAILURES, JUDGED_EVERY, KEPT, ROLLBACKS, WINDOW
 from hotswap.race.judging import (
     ACROSS,
     CHEAP,
     FARTHER,
     FIRST,
     JUDGED,
-    LATEST,
     LEAST,
     OPEN_ACROSS,
     OPEN_WITHIN,
@@ -91,29 +90,25 @@ def trials() -> str:
 
 def trial_table(found: Mapping[str, Any]) -> str:
     """A row for each trial: means and worst scores on each group of problems, and where they come from."""
-    groups = list(found["rows"][0]["means"])
-    headings = ("trial", *(f"{name}, mean / worst" for name in groups))
-    rows = [
-        (
-            f"`{row['trial']}`",
-            *(f"{_score(row['means'].get(name))} / {_score(row['worst'].get(name))}" for name in groups),
-        )
-        for row in found["rows"]
-    ]
+    groups = sorted({name for row in found["rows"] for name in row["means"]})
+    headings = ("trial", *(f"{name}, mean / worst (of)" for name in groups))
+    rows = [(f"`{row['trial']}`", *(_cell(row, name) for name in groups)) for row in found["rows"]]
     chosen, confirmed = (", ".join(f"`{name}`" for name in found[role]) for role in ("choosing", "confirming"))
     origin = ", ".join(f"{name} {value}" for name, value in found["origin"].items())
     return "\n\n".join(
         (
-            f"Defaults were chosen on {chosen}.",
-            f"They were confirmed on {confirmed}.",
+            f"Meant for choosing: {chosen}.",
+            f"Meant for confirming: {confirmed}.",
             table(headings, rows),
             f"*Source: `results/races/trials.json`. {origin}.*",
         )
     )
 
 
-def _score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _cell(row: Mapping[str, Any], group: str) -> str:
+    if group not in row["means"]:
+        return "–"
+    return f"{row['means'][group]:.2f} / {row['worst'][group]:.2f} ({row['problems'][group]})"
 
 
 def _percent(share: float) -> str:
@@ -131,7 +126,7 @@ RULES: dict[str, str] = {
     "first": _percent(FIRST),
     "within": _percent(WITHIN),
     "across": _percent(ACROSS),
-    "latest": _percent(LATEST * ACROSS),
+    "judged every": _percent(JUDGED_EVERY),
     "judged": " and ".join(map(_percent, JUDGED)),
     "cheap": _percent(CHEAP),
     "least": str(LEAST),

@@ -42,15 +42,16 @@ races.TRIALS.write_text(json.dumps({
     "choosing": ["autoencoder"],
     "confirming": ["paper_network", "cifar_resnet"],
     "rows": [
-        {"trial": "race@default", "means": {"large": 0.914, "small": 0.8}, "worst": {"large": 1.0449, "small": 1.3}},
-        {"trial": "fixed@muon:6e-3", "means": {"large": 1.2}, "worst": {"large": 7.3}},
+        {"trial": "race@default", "problems": {"large": 6, "small": 9}, "means": {"large": 0.914, "small": 0.8},
+         "worst": {"large": 1.0449, "small": 1.3}},
+        {"trial": "fixed@muon:6e-3", "problems": {"large": 2}, "means": {"large": 1.2}, "worst": {"large": 7.3}},
     ],
 }))
 told = races.trials()
-assert "| trial | large, mean / worst | small, mean / worst |" in told
-assert "| `race@default` | 0.91 / 1.04 | 0.80 / 1.30 |" in told, told
-assert "| `fixed@muon:6e-3` | 1.20 / 7.30 | – / – |" in told
-assert "chosen on `autoencoder`" in told and "confirmed on `paper_network`, `cifar_resnet`" in told
+assert "| trial | large, mean / worst (of) | small, mean / worst (of) |" in told
+assert "| `race@default` | 0.91 / 1.04 (6) | 0.80 / 1.30 (9) |" in told, told
+assert "| `fixed@muon:6e-3` | 1.20 / 7.30 (2) | – |" in told
+assert "choosing: `autoencoder`" in told and "confirming: `paper_network`, `cifar_resnet`" in told
 assert told.endswith("*Source: `results/races/trials.json`. device NVIDIA H200, torch 2.11.*")
 """
 

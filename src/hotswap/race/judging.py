@@ -28,8 +28,8 @@ LEAST = 20
 FARTHER = 2.0
 """How many times as far from the first loss a larger rate must have come, if updates have a fixed length."""
 
-TRIES, SHORTER, LATEST = 12, 0.85, 0.8
-"""How often rounds are shortened to fit the share, and to what; kinds are compared at least so late, of ACROSS."""
+TRIES, SHORTER = 12, 0.85
+"""How often rounds before the last are shortened to fit the share, and to what."""
 
 TURN = 20
 """Steps of a turn at least, where a round has so many."""
@@ -87,7 +87,7 @@ def _fitted(kinds: Sequence[object], total: int | None, share: float, *, judged:
     for attempt in range(TRIES):
         scale = SHORTER**attempt
         early, late = (max(LEAST, round(part * scale * total)) for part in (first, within))
-        rounds = _rounds(kinds, early, late, max(late, round(ACROSS * max(scale, LATEST) * total)), judged=judged)
+        rounds = _rounds(kinds, early, late, max(late, round(ACROSS * total)), judged=judged)
         steps = lost(kinds, rounds)
         if steps <= most * total and steps + rounds[-1].until <= total:
             return rounds
