@@ -58,7 +58,6 @@ class OpenRace(Method):
 
     title = "Race, unknown length"
     ours = True
-    version = 2  # the race of before, which needed a closure, was another method of this name
     first = Configuration({}, "README: Race(model), with lanes(model, muon=True) on every device")
 
     def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> Racing:
