@@ -1,4 +1,4 @@
-"""The winner is, bit for bit, its optimizer alone on the minibatches of its turns; a resumed race is one without a stop."""
+"""The winner is, bit for bit, its optimizer alone on the minibatches of its turns; a resumed race misses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a race: plain containers with tensors in the host's memory, checked as a whole before they are loaded."""
+"""Checkpoints of a race: plain containers with tensors in the host's memory, checked whole before they are loaded."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
     ours = [(lane.name, type(lane.optimizer).__name__, lane.rates) for lane in contest.lanes]
     if theirs != ours:
         raise CheckpointError(
-            f"The checkpoint is of a race of {_listed(theirs)}, and this race is of {_listed(ours)}; make the race with the "
-            "optimizers that it had."
+            f"The checkpoint is of a race of {_listed(theirs)}, and this race is of {_listed(ours)}; make the race "
+            "with the optimizers that it had."
         )
     for name in COUNTERS:
         _need(_is_count(saved[name]), f"{name} is {saved[name]!r}")
@@ -199,8 +199,8 @@ def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str, *, same_type
         _need(isinstance(one, Tensor), f"{what} are no tensors")
         if one.shape != tensor.shape:
             raise CheckpointError(
-                f"The race's checkpoint is of another model: {what} have the shape {tuple(one.shape)} where this model has "
-                f"{tuple(tensor.shape)}."
+                f"The race's checkpoint is of another model: {what} have the shape {tuple(one.shape)} where this model "
+                f"has {tuple(tensor.shape)}."
             )
         _need(not same_type or one.dtype == tensor.dtype, f"{what} have the type {one.dtype}, and not {tensor.dtype}")
 
@@ -264,8 +264,9 @@ def _same_kind(theirs: object, ours: object) -> bool:
     if isinstance(ours, int | float):
         return isinstance(theirs, int | float) and not isinstance(theirs, bool) and math.isfinite(theirs)
     if isinstance(ours, tuple | list):
-        same = isinstance(theirs, tuple | list) and len(theirs) == len(ours)
-        return same and all(map(_same_kind, theirs, ours))  # type: ignore[arg-type]
+        if not isinstance(theirs, tuple | list) or len(theirs) != len(ours):
+            return False
+        return all(_same_kind(*pair) for pair in zip(theirs, ours, strict=True))
     if isinstance(ours, Tensor):
         theirs = next(iter(theirs.values())) if isinstance(theirs, dict) and len(theirs) == 1 else theirs
         return isinstance(theirs, Tensor) and theirs.shape == ours.shape

@@ -92,7 +92,7 @@ class Contest:
         self.base: Lane | None = None  # whose rates such a scheduler started from
         self.rollbacks, self.risen, self.kept_at = 0, 0, 0
         self.begun, self.first_loss = False, math.inf
-        self.judged_best: float | None = None  # the best that `judge` has said of the winner, and when it was asked last
+        self.judged_best: float | None = None  # the best that `judge` has said of the winner
         self.judged_last, self.judged_at = math.inf, 0
         self.judged_model: dict[str, Any] | None = None  # the model of which it said so
         self.torn = False  # whether the model has parts of several lanes
@@ -208,8 +208,8 @@ class Contest:
         others = {id(other): other for w in self.seat.weights if (other := _owner(w)) is not None and other is not self}
         if any(other.begun and (other.winner is None or self.begun) for other in others.values()):
             raise UnsupportedError(
-                "Another race trains these parameters, and the model holds one of its lanes; let one race train them, or "
-                "delete the other one, or make the model anew."
+                "Another race trains these parameters, and the model holds one of its lanes; let one race train them, "
+                "or delete the other one, or make the model anew."
             )
 
     def _owns(self, weight: Tensor) -> bool:
@@ -243,7 +243,7 @@ class Contest:
     # --- the end of a turn --------------------------------------------------------------------------------------------
 
     def _settle(self, end: Callable[[], None]) -> None:
-        """End a turn or a window; where that raises, the lane that had the model keeps it, and the next step ends it."""
+        """End a turn or a window; if `end` raises, the lane in the model keeps it, and the next step ends the turn."""
         before = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
         lanes = [(lane, {name: getattr(lane, name) for name in OF_LANES}) for lane in self.lanes]
         try:
@@ -272,7 +272,7 @@ class Contest:
     # --- turns and rounds ---------------------------------------------------------------------------------------------
 
     def _slots(self) -> list[tuple[Lane, int]]:
-        """The turns of the present round, in an order that comes back: each lane is as late as the others on average."""
+        """The turns of the present round, back and forth through the lanes: on average all are equally late."""
         if self.round >= len(self.plan.rounds):
             return []
         found = []
@@ -409,7 +409,8 @@ class Contest:
         number = _single(value)
         if number is None:
             raise SettingError(
-                f"judge returned {value!r}, and must return one number, the lower the better, such as a validation loss."
+                f"judge returned {value!r}, and must return one number, the lower the better, such as a validation "
+                "loss."
             )
         return float(self.processes.mean(torch.tensor([number], device=self.seat.weights[0].device)))
 
@@ -624,7 +625,7 @@ def _single(value: object) -> float | None:
 
 def _owner(weight: Tensor) -> Contest | None:
     """The contest that trains a weight."""
-    owner = _owners.get(weight)
+    owner = _owners.get(weight)  # type: ignore[no-untyped-call]  # torch's
     return None if owner is None else owner()
 
 

@@ -69,8 +69,8 @@ class Plan:
 def plan(kinds: Sequence[object], total: int | None, share: float, *, judged: bool = False) -> Plan:
     """The rounds for lanes of these kinds, and how many of the lanes the length of the run allows.
 
-    The lanes that lose take at most `share` of all steps together. Where they would take more, rounds are shorter; where
-    a lane would be judged after fewer than `LEAST` steps, the last lane of the list does not race.
+    The lanes that lose take at most `share` of all steps together. Where they would take more, rounds are shorter.
+    Where a lane would be judged after fewer than `LEAST` steps, the last lane of the list does not race.
     """
     for count in range(len(kinds), 1, -1):
         rounds = _fitted(kinds[:count], total, share, judged=judged)

@@ -113,7 +113,8 @@ class Seat:
     def saved(self, old: dict[str, Any] | None = None) -> dict[str, Any]:
         """The values of the model as they are now, in the host's memory."""
         buffers = dict(self.model.named_buffers())
-        return copied({"weights": self.weights, "buffers": buffers, "also": self.also}, hosted, old)
+        now: dict[str, Any] = copied({"weights": self.weights, "buffers": buffers, "also": self.also}, hosted, old)
+        return now
 
     @torch.no_grad()
     def load(self, saved: dict[str, Any]) -> None:
@@ -203,8 +204,8 @@ def scheduled(lane: Lane, make: Callable[[Optimizer], LRScheduler]) -> None:
     scheduler = lane.scheduler = make(lane.optimizer)
     if not isinstance(scheduler, LRScheduler) or getattr(scheduler, "optimizer", None) is not lane.optimizer:
         raise SettingError(
-            f"Race(schedule=...) returned {scheduler!r}: the function must return a torch scheduler of the optimizer that "
-            "it is given."
+            f"Race(schedule=...) returned {scheduler!r}: the function must return a torch scheduler of the optimizer "
+            "that it is given."
         )
     if isinstance(scheduler, ReduceLROnPlateau):
         raise SettingError(

@@ -32,7 +32,7 @@ STACKED = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
 class Shape(NamedTuple):
     """The matrices in a parameter: so many, of so many rows and columns."""
 
-    count: int
+    number: int
     rows: int
     columns: int
 
@@ -86,7 +86,7 @@ class Muon(Optimizer):
         return any(self._shape(p) is not None for group in self.param_groups for p in group["params"])
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]  # as torch's own do
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; `closure`, if given, computes the loss and its gradients first."""
         loss = None
         if closure is not None:
@@ -121,7 +121,9 @@ class Muon(Optimizer):
         updates = orthogonalized(wide[0] if len(wide) == 1 else torch.cat(wide))
         back = [
             (piece if shape.rows <= shape.columns else piece.mT).reshape(p.shape).to(p.dtype)
-            for piece, shape, p in zip(updates.split([len(one) for one in wide]), shapes, parameters, strict=True)
+            for piece, shape, p in zip(
+                torch.split(updates, [len(one) for one in wide]), shapes, parameters, strict=True
+            )
         ]
         if group["weight_decay"]:
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])

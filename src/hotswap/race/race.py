@@ -128,7 +128,7 @@ class Race(Optimizer):
         self._contest.prepare(self._plan(self._contest.lanes, total), total)
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         """The state of the optimizer that has the model."""
         return self._contest.here.optimizer.state
 
@@ -146,7 +146,7 @@ class Race(Optimizer):
         """The lane that has won; None while the race goes on."""
         return self._contest.winner
 
-    def step(self, closure: Tensor | float | Closure | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Tensor | float | Closure | None = None) -> Any:
         """Take a step with the optimizer of the lane in the model.
 
         Args:
@@ -220,7 +220,7 @@ class Race(Optimizer):
         return Standings.of(self._contest)
 
     def _remember_buffers(self) -> None:
-        """Keep the buffers of the model as they are before its first forward pass, which changes those of batch norm."""
+        """Keep the buffers as they are before the first forward pass, which changes those of batch norm."""
         contest = weakref.ref(self._contest)
 
         def remember(model: nn.Module, _: Any) -> None:
@@ -233,7 +233,7 @@ class Race(Optimizer):
         handle = self._contest.seat.model.register_forward_pre_hook(remember)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the race is: lanes, weights that train, averages, state. Load the model's checkpoint first, then this."""
+        """All of the race: lanes, weights that train, averages, state. Load the model's checkpoint before it."""
         return {**super().state_dict(), "state": {}, KEY: save(self._contest)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -257,7 +257,7 @@ class Race(Optimizer):
             self._shown.append(self.param_groups[-1].get("lr"))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Torch's own keeps the groups alone; a scheduler leaves a `step` on the object, which would step the original."""
+        """Torch's own keeps the groups alone. A scheduler leaves a `step` on the object, bound to the original."""
         return {name: value for name, value in self.__dict__.items() if name != "step"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -297,8 +297,8 @@ def _checked(loss: Any, *, needed: bool = False) -> Tensor | float | None:
     if isinstance(loss, Tensor):
         if loss.numel() != 1:
             raise LossError(
-                f"The loss has the shape {tuple(loss.shape)}, and lanes are judged by single numbers; give its mean, such "
-                "as loss.mean()."
+                f"The loss has the shape {tuple(loss.shape)}, and lanes are judged by single numbers; give its mean, "
+                "such as loss.mean()."
             )
         if loss.is_complex():
             raise LossError("The loss is complex, and lanes are judged by real numbers; give its absolute value.")

@@ -1,11 +1,11 @@
-"""The schedule of a race: each lane warms up in its own steps, and the rates of all lanes fall to zero by the run's end."""
+"""The schedule of a race: lanes warm up in their own steps, and all rates fall to zero by the run's end."""
 
 from __future__ import annotations
 
 __all__ = ["DECAY_FROM", "factor", "warmup_of"]
 
 WARMUP, LONGEST_WARMUP = 0.02, 100
-"""Share of the run over which a lane warms up, and the most steps of it; a run of unknown length takes half of these."""
+"""Share of the run over which a lane warms up, and the most steps of it; half of them without a length."""
 
 DECAY_FROM = 0.0
 """Share of the run after which the linear decay begins."""

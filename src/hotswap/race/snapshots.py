@@ -91,8 +91,10 @@ def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         else:
             present = optimizer.state.get(p)
             optimizer.state[p] = copied(saved["state"][number], _beside(p), present)
-    for key in [key for key in optimizer.state if not isinstance(key, Tensor) and key not in saved["shared"]]:
-        del optimizer.state[key]
+    keys: list[object] = list(optimizer.state)  # torch's types know tensors alone
+    for key in keys:
+        if not isinstance(key, Tensor) and key not in saved["shared"]:
+            optimizer.state.pop(key)  # type: ignore[call-overload]
     for key, value in saved["shared"].items():
         optimizer.state[key] = copied(value, _beside(parameters[0]), optimizer.state.get(key))
     for group, values in zip(optimizer.param_groups, saved["groups"], strict=True):

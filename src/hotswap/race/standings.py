@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hotswap.race.contest import Contest
+    from hotswap.race.lane import Lane
 
 __all__ = ["Standing", "Standings"]
 
@@ -40,7 +41,7 @@ class Standings(tuple[Standing, ...]):
     def of(cls, contest: Contest) -> Standings:
         """The standings of a race."""
 
-        def place(lane: object) -> tuple[bool, int]:
+        def place(lane: Lane) -> tuple[bool, int]:
             return lane is not contest.leader, -(len(contest.lanes) if lane.dropped_at is None else lane.dropped_at)
 
         rows = []

@@ -89,8 +89,8 @@ def check_settings(*, judge: Any, schedule: Any, share: Any) -> None:
         )
     if not (schedule is None or callable(schedule) or schedule == OWN_SCHEDULE):
         raise SettingError(
-            f"Race(schedule={schedule!r}): choose {OWN_SCHEDULE!r}, None, or a function that makes a torch scheduler for an "
-            "optimizer."
+            f"Race(schedule={schedule!r}): choose {OWN_SCHEDULE!r}, None, or a function that makes a torch scheduler "
+            "for an optimizer."
         )
     if not isinstance(share, int | float) or not 0 < share < 1:
         raise SettingError(f"Race(share={share!r}): give a share of all steps between 0 and 1, such as 0.15.")
@@ -132,15 +132,16 @@ def _check_lane(optimizer: Any) -> None:
     homes = {home.__module__ for home in type(optimizer).__mro__}
     if any(home.startswith(("hotswap.optim", "hotswap.race.race")) for home in homes):
         raise UnsupportedError(
-            f"A {type(optimizer).__name__} cannot be a lane, because it swaps optimizers or rates itself; give the race the "
-            "optimizer that it is made of."
+            f"A {type(optimizer).__name__} cannot be a lane, because it swaps optimizers or rates itself; give the "
+            "race the optimizer that it is made of."
         )
     if isinstance(optimizer, LBFGS):
         raise UnsupportedError("LBFGS cannot be a lane, because it evaluates a closure several times a step.")
     state = next((one.state for one in vars(optimizer).values() if isinstance(one, Optimizer)), optimizer.state)
     if any(state.values()):
         raise SettingError(
-            f"Race(model, ...): {type(optimizer).__name__} has taken steps already, and lanes start alike; make a new one."
+            f"Race(model, ...): {type(optimizer).__name__} has taken steps already, and lanes start alike; make a new "
+            "one."
         )
 
 
@@ -153,24 +154,26 @@ def weights_of(model: nn.Module, racing: Sequence[Lane]) -> list[Tensor]:
         strange = [p for p in mine if id(p) not in names]
         if strange:
             raise SettingError(
-                f"{lane.name} trains {len(strange)} parameters that are not the model's; make it with model.parameters()."
+                f"{lane.name} trains {len(strange)} parameters that are not the model's; make it with "
+                "model.parameters()."
             )
         if {id(p) for p in mine} != {id(p) for p in first}:
             other = {id(p) for p in mine} ^ {id(p) for p in first}
             some = sorted(names[one] for one in other)[0]
             raise SettingError(
-                f"{lane.name} and {racing[0].name} train different parameters, such as {some}; make all optimizers of a race "
-                "with the same parameters."
+                f"{lane.name} and {racing[0].name} train different parameters, such as {some}; make all optimizers of "
+                "a race with the same parameters."
             )
     return first
 
 
 def further_of(also: Any) -> list[Tensor]:
     """The further tensors of a lane."""
-    found = list(also) if isinstance(also, Iterable) and not isinstance(also, Tensor | str | Mapping) else [None]
-    if not all(isinstance(one, Tensor) for one in found):
+    given = list(also) if isinstance(also, Iterable) and not isinstance(also, Tensor | str | Mapping) else [None]
+    tensors = [one for one in given if isinstance(one, Tensor)]
+    if len(tensors) < len(given):
         raise SettingError(f"Race(also={told(also)}): give a list of tensors, such as teacher.parameters().")
-    return found
+    return tensors
 
 
 def check_added(group: Any, model: nn.Module) -> None:
@@ -191,8 +194,8 @@ def opened(state_dict: Any, groups: int) -> tuple[Any, list[dict[str, Any]]]:
         entry = state_dict.get("param_groups") if isinstance(state_dict, Mapping) else None
         if isinstance(entry, list) and entry and isinstance(entry[0], Mapping) and KEY in entry[0]:
             raise CheckpointError(
-                "The checkpoint is of a race of an earlier version, whose lanes were copies on the device, and cannot go on; "
-                "load the model's weights and begin a new race."
+                "The checkpoint is of a race of an earlier version, whose lanes were copies on the device, and cannot "
+                "go on; load the model's weights and begin a new race."
             )
         raise CheckpointError(
             "The checkpoint is not of a race; to start from an optimizer's own checkpoint, load it into that optimizer "
