@@ -80,8 +80,8 @@ def same(ours: dict[str, pd.DataFrame]) -> None:
     for name, table in told(ours).items():
         before = pd.read_csv(GOLDENS / name, keep_default_na=True)
         # Processors differ in the last digits of float32.
-        table = table.replace("", float("nan")).astype(before.dtypes.to_dict())
-        pd.testing.assert_frame_equal(table, before, rtol=1e-4)
+        now = table.replace("", float("nan")).astype(before.dtypes.to_dict())
+        pd.testing.assert_frame_equal(now, before, rtol=1e-4)
 
 
 def test_a_study(tmp_path: Path) -> None:
