@@ -8,6 +8,7 @@
     ├── CheckpointError     (ValueError)    a state that does not belong to this optimizer
     ├── DataError           (RuntimeError)  a data set that cannot be had, or whose bytes are not the right ones
     └── StudyError          (RuntimeError)  a study's or benchmark's folder or tables that cannot be used
+        ├── DamagedError    (RuntimeError)  a stored file that is not as it was written
         ├── UnitTaken       (RuntimeError)  a unit of a study that another process is training
         └── UnsafeNameError (RuntimeError)  a name in a file that could lead to another place
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 __all__ = [
     "CheckpointError",
     "ClosureError",
+    "DamagedError",
     "DataError",
     "HotSwapError",
     "LossError",
@@ -60,6 +62,18 @@ class DataError(HotSwapError, RuntimeError):
 
 class StudyError(HotSwapError, RuntimeError):
     """The folder of a study or benchmark cannot be used as asked, or what is to be merged into it contradicts it."""
+
+
+class DamagedError(StudyError):
+    """A stored file is not as it was written; `why` says how that was noticed."""
+
+    def __init__(self, file: object, why: str) -> None:
+        self.file, self.why = file, why
+        super().__init__(f"{file} is damaged ({why}); put back a copy of it, or delete it to have it trained again.")
+
+    def __reduce__(self) -> tuple[type[DamagedError], tuple[object, str]]:
+        """Travel between processes whole: an exception is otherwise rebuilt from its sentence alone."""
+        return type(self), (self.file, self.why)
 
 
 class UnsafeNameError(StudyError):
