@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import hotswap
-from benchmarks import adam_grids, measuring, memory, pass_time, protections, step_cost, units, walk
+from benchmarks import adam_grids, measuring, memory, pass_time, protections, step_cost, units
 from benchmarks.measuring import keep, origin
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import HotSwapFamily, StudySpec, plan
 from hotswap.studies.running.train import RunOptions, set_up
+from tools import walk
 
 CPU = torch.device("cpu")
 

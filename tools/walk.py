@@ -1,4 +1,4 @@
-"""The walk of one step, or of one study, through the source: `python -m benchmarks.walk [--study]`.
+"""The walk of one step, or of one study, through the source: `python -m tools.walk [--study]`.
 
 Traces one step of `HotSwapSGD` with two trials, on the paper's network and in the middle of a training; or
 `hotswap study run` of a study of the paper's three algorithms with one run each, one epoch of one minibatch. Counts the
@@ -25,7 +25,6 @@ import hotswap
 from benchmarks.networks import images, paper_network
 
 PACKAGE = Path(hotswap.__file__).parent
-SKIPPED = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<module>")
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,12 @@ class Walk:
 
 
 def traced(work: Callable[[], object]) -> Walk:
-    """The walk of one call; expressions that Python runs as functions (comprehensions, generators) are not counted."""
+    """The walk of one call of `work`. Comprehensions are functions in Python 3.11, and count there."""
     calls: list[tuple[str, str]] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
         name, path = frame.f_code.co_name, Path(frame.f_code.co_filename)
-        if event == "call" and name not in SKIPPED and path.is_relative_to(PACKAGE):
+        if event == "call" and name != "<module>" and path.is_relative_to(PACKAGE):
             calls.append((str(path.relative_to(PACKAGE)), name))
 
     sys.setprofile(note)
