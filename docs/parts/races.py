@@ -13,7 +13,7 @@ from torch import nn
 
 from hotswap.race import lanes
 from hotswap.race.average import EVERY
-from hotswap.race.contest import FAILURES, JUDGED_EVERY, KEPT, ROLLBACKS, WINDOW
+from hotswap.race.handover import JUDGED_EVERY
 from hotswap.race.judging import (
     ACROSS,
     CHEAP,
@@ -30,6 +30,7 @@ from hotswap.race.judging import (
 from hotswap.race.lane import named
 from hotswap.race.muon import Muon
 from hotswap.race.schedule import LONGEST_WARMUP, WARMUP
+from hotswap.race.winner import FAILURES, KEPT, ROLLBACKS, WINDOW
 
 TRIALS = ROOT / "results" / "races" / "trials.json"
 LENGTHS = (300, 500, 1_000, 3_000, 10_000, 100_000, None)

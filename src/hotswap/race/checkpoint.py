@@ -20,39 +20,44 @@ __all__ = ["checked", "load", "save"]
 
 VERSION = 1
 
-COUNTERS = ("step", "turn_step", "round", "slot", "rollbacks", "risen", "kept_at")
+COUNTERS = ("step", "turn_step", "round", "slot")
 """Numbers of a contest that are at least zero."""
+
+OF_WATCH = ("rollbacks", "risen", "kept_at")
+"""Those of the watch over the winner."""
 
 
 def save(contest: Contest) -> dict[str, Any]:
     """All that a race is, in new memory."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    places = {id(lane): number for number, lane in enumerate(contest.lanes)}
+    places = {lane: number for number, lane in enumerate(contest.lanes)}
+    watch, handover = contest.watch, contest.handover
     found = {
         "version": VERSION,
         **{name: getattr(contest, name) for name in COUNTERS},
+        **{name: getattr(watch, name) for name in OF_WATCH},
         "total": contest.total,
-        "base": None if contest.base is None else places[id(contest.base)],
+        "base": None if contest.base is None else places[contest.base],
         "decay": None if contest.decay is None else list(contest.decay),
         "begun": contest.begun,
         "first_loss": contest.first_loss,
-        "rate": contest.rate,
+        "rate": watch.rate,
         "scale": contest.scale,
         "scheduled": contest.scheduled,
         "values": [float(value) for value in contest.values],
         "observed": [float(value) for value in contest.observed],
-        "here": places[id(contest.here)],
-        "leader": places[id(contest.leader)],
-        "winner": None if contest.winner is None else places[id(contest.winner)],
-        "racing": [places[id(lane)] for lane in contest.racing],
-        "slots": [[places[id(lane)], length] for lane, length in contest.slots],
-        "baseline": _numbers(contest.baseline),
-        "best": _numbers(contest.best),
+        "here": places[contest.here],
+        "leader": places[contest.leader],
+        "winner": None if contest.winner is None else places[contest.winner],
+        "racing": [places[lane] for lane in contest.racing],
+        "slots": [[places[lane], length] for lane, length in contest.slots],
+        "baseline": _numbers(watch.baseline),
+        "best": _numbers(watch.best),
         "start": contest.start,
-        "judged": [contest.judged_best, contest.judged_last, contest.judged_at],
-        "judged_model": contest.judged_model,
-        "model": contest.aside or contest.seat.saved(),
+        "judged": [handover.best, handover.last, handover.judged_at],
+        "judged_model": handover.model,
+        "model": handover.aside or contest.seat.saved(),
         "plan": [contest.plan.lanes, [[one.until, one.keep, one.across] for one in contest.plan.rounds]],
         "lanes": [_saved_lane(lane, here=lane is contest.here) for lane in contest.lanes],
     }
@@ -111,7 +116,7 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
             f"The checkpoint is of a race of {_listed(theirs)}, and this race is of {_listed(ours)}; make the race "
             "with the optimizers that it had."
         )
-    for name in COUNTERS:
+    for name in (*COUNTERS, *OF_WATCH):
         _need(_is_count(saved[name]), f"{name} is {saved[name]!r}")
     _need(saved["total"] is None or _is_count(saved["total"]), f"total is {saved['total']!r}")
     decay = saved["decay"]
@@ -276,30 +281,20 @@ def _same_kind(theirs: object, ours: object) -> bool:
 def load(saved: Mapping[str, Any], contest: Contest) -> None:
     """Take over a checkpoint that has been checked; the model gets the weights that train."""
     mine: dict[str, Any] = copied(dict(saved), lambda tensor, _: tensor.detach().to("cpu", copy=True))
-    lanes = contest.lanes
-    for name in (
-        *COUNTERS,
-        "total",
-        "begun",
-        "first_loss",
-        "rate",
-        "scale",
-        "scheduled",
-        "values",
-        "observed",
-        "start",
-    ):
+    lanes, watch, handover = contest.lanes, contest.watch, contest.handover
+    for name in (*COUNTERS, "total", "begun", "first_loss", "scale", "scheduled", "values", "observed", "start"):
         setattr(contest, name, mine[name])
+    for name in (*OF_WATCH, "rate"):
+        setattr(watch, name, mine[name])
     contest.decay = None if mine["decay"] is None else (mine["decay"][0], mine["decay"][1])
     contest.plan = Plan(mine["plan"][0], tuple(Round(*one) for one in mine["plan"][1]))
     contest.here, contest.leader = lanes[mine["here"]], lanes[mine["leader"]]
     contest.winner, contest.base = (None if mine[name] is None else lanes[mine[name]] for name in ("winner", "base"))
     contest.racing = [lanes[place] for place in mine["racing"]]
     contest.slots = [(lanes[place], length) for place, length in mine["slots"]]
-    contest.baseline, contest.best = (Score(*mine[name]) if mine[name] else None for name in ("baseline", "best"))
-    contest.aside = None
-    contest.judged_best, contest.judged_last, contest.judged_at = mine["judged"]
-    contest.judged_model = mine["judged_model"]
+    watch.baseline, watch.best = (Score(*mine[name]) if mine[name] else None for name in ("baseline", "best"))
+    handover.aside, handover.model = None, mine["judged_model"]
+    handover.best, handover.last, handover.judged_at = mine["judged"]
     for lane, one in zip(lanes, mine["lanes"], strict=True):
         for name in ("steps", "losses", "loss", "dropped", "dropped_at", "failures", "parked"):
             setattr(lane, name, one[name])

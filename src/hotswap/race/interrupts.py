@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
+from _signal import (  # type: ignore[import-not-found]  # `signal` makes enumerations of these, and takes ten times as long
+    SIGINT,
+    getsignal,
+    signal,
+)
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,10 +21,10 @@ class Uninterrupted:
         """Hold Ctrl-C back, in the main thread, which is the only one that it reaches."""
         self._before: Any = None
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.getsignal(signal.SIGINT)
+            self._before = getsignal(SIGINT)
             if callable(self._before):
                 self._pressed: tuple[int, FrameType | None] | None = None
-                signal.signal(signal.SIGINT, self._hold)
+                signal(SIGINT, self._hold)
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._pressed is not None:
@@ -32,6 +36,6 @@ class Uninterrupted:
     ) -> None:
         """Let Ctrl-C through again, with the one that was held back."""
         if callable(self._before):
-            signal.signal(signal.SIGINT, self._before)
+            signal(SIGINT, self._before)
             if self._pressed is not None and error is None:
                 self._before(*self._pressed)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pvariance
+from typing import TYPE_CHECKING
 
-__all__ = ["Plan", "Round", "Score", "noise", "plan", "score_of"]
+if TYPE_CHECKING:
+    from hotswap.race.lane import Lane
+
+__all__ = ["Plan", "Round", "Score", "kept", "noise", "plan", "ranked", "reason", "score_of"]
 
 FIRST, WITHIN, ACROSS = 0.01, 0.02, 0.10
 """Shares of the run, in steps of a lane: when many lanes of one kind are compared first, when the last lanes of a kind
@@ -160,3 +164,53 @@ def beats(challenger: Score, favourite: Score, first_loss: float, *, farther: bo
     if not favourite.mean - challenger.mean > noise(challenger, favourite):
         return False
     return not farther or first_loss - challenger.mean > FARTHER * (first_loss - favourite.mean)
+
+
+def ranked(lanes: Sequence[Lane], scores: Mapping[Lane, Score], first_loss: float) -> list[Lane]:
+    """Lanes by their training losses, the best first; the first of a kind stays ahead of its kind unless it is beaten.
+
+    Args:
+        lanes: all lanes of the race, in the order of the list.
+        scores: those of the lanes that still race.
+        first_loss: the first loss of the run.
+    """
+    found = sorted(scores, key=lambda lane: scores[lane].mean)
+    for kind in {lane.group for lane in found}:
+        favourite = next(lane for lane in lanes if lane.group == kind)
+        if favourite not in scores:
+            continue
+        best = next(
+            lane
+            for lane in found
+            if lane is favourite
+            or (
+                lane.group == kind
+                and beats(scores[lane], scores[favourite], first_loss, farther=lane.is_larger_than(favourite))
+            )
+        )
+        found.remove(best)
+        found.insert(0, best)
+    return found
+
+
+def kept(ranked: Sequence[Lane], scores: Mapping[Lane, Score], rule: Round) -> list[Lane]:
+    """The lanes that go on; in the last round the user's own lane only yields to one that is better than the noise."""
+    if not rule.across:
+        return [lane for lane in ranked if sum(r.group == lane.group for r in ranked[: ranked.index(lane)]) < rule.keep]
+    own, best = next((lane for lane in ranked if lane.own), None), ranked[0]
+    if own is None or not math.isfinite(scores[own].mean):
+        return list(ranked[: rule.keep])
+    is_beaten = scores[own].mean - scores[best].mean > noise(scores[own], scores[best])
+    return list(ranked[: rule.keep]) if is_beaten else [own]
+
+
+def reason(lane: Lane, better: Lane) -> str:
+    """Why a lane is dropped, in words."""
+    mine, other = lane.loss, better.loss
+    if mine is not None and other is not None and mine <= other:
+        return f"its loss {_shown(mine)} is not clearly better than {_shown(other)} of {better.name}"
+    return f"its loss {_shown(mine)} is worse than {_shown(other)} of {better.name}"
+
+
+def _shown(loss: float | None) -> str:
+    return "no finite loss" if loss is None or not math.isfinite(loss) else f"{loss:.4g}"

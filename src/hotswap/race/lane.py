@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from hotswap.errors import SettingError
 from hotswap.race.average import Average
 from hotswap.race.muon import Muon, told, trained
-from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer
+from hotswap.race.snapshots import copied, hosted, on_host, restore_optimizer, saved_optimizer
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
 
@@ -79,8 +80,8 @@ class Lane:
     parked: dict[str, Any] | None = None
     """All that it is, in the host's memory, as it was when its last turn ended; None before its first one."""
 
-    factor: float = 1.0
-    """What its rates have been multiplied with."""
+    factor: float = math.nan
+    """By what its rates have been multiplied; not a number if the next step has to set them."""
 
     @property
     def group(self) -> object:
@@ -102,6 +103,24 @@ class Lane:
                 group["lr"].fill_(rate * factor)
             else:
                 group["lr"] = rate * factor
+
+    def add(self, group: dict[str, Any], rate: float | None) -> None:
+        """Add a group of parameters, here and in the parked copy; without a rate it has the optimizer's default one."""
+        known, new = self.optimizer.defaults, list(group["params"])
+        values = {name: v for name, v in group.items() if name in known and name != "lr"} if self.own else {}
+        self.optimizer.add_param_group({**values, **({} if rate is None else {"lr": rate}), "params": new})
+        added = self.optimizer.param_groups[-1]
+        self.rates.append(added.get("lr"))
+        self.factor = math.nan
+        if self.average is not None and self.average.tensors:
+            self.average.tensors += Average.first(new)
+        if self.parked is None:
+            return
+        self.parked["optimizer"]["groups"].append({k: v for k, v in added.items() if k != "params"})
+        if self.parked["model"] is not None:
+            self.parked["model"]["weights"] += on_host(new)
+        if self.parked["average"] is not None and self.parked["average"]["count"]:
+            self.parked["average"]["tensors"] += on_host(Average.first(new))
 
 
 class Seat:
@@ -170,7 +189,7 @@ class Seat:
         assert lane.parked is not None
         self.load(lane.parked["model"] or start)
         restore_optimizer(lane.optimizer, lane.parked["optimizer"])
-        lane.steps = lane.parked["steps"]
+        lane.steps, lane.factor = lane.parked["steps"], math.nan
         if lane.scheduler is not None:
             lane.scheduler.load_state_dict(lane.parked["scheduler"])
         if lane.average is not None:

@@ -16,6 +16,11 @@ class Processes:
     def __init__(self, group: Any = None) -> None:
         self.group = group
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this process speaks for all."""
+        return self.group is False or not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
+
     def mean(self, values: Tensor) -> Tensor:
         """The mean of values over all processes: one all-reduce."""
         if self.group is False or not (dist.is_available() and dist.is_initialized()):

@@ -11,14 +11,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import update_bn
+from torch.utils.hooks import RemovableHandle
 
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
-from hotswap.race.checkpoint import checked, load, save
+from hotswap.race import checkpoint
 from hotswap.race.contest import Contest
 from hotswap.race.following import base_of, scale_of
 from hotswap.race.interrupts import Uninterrupted
-from hotswap.race.judging import plan
+from hotswap.race.judging import Plan, plan
 from hotswap.race.lane import Lane, Seat, scheduled
+from hotswap.race.losses import checked, copied
+from hotswap.race.owners import refuse_another_race
 from hotswap.race.processes import Processes
 from hotswap.race.standings import Standings
 from hotswap.race.validation import (
@@ -67,6 +70,7 @@ class Race(Optimizer):
         average: whether an average of the weights is kept, one copy of them, for `eval`.
         also: further tensors that belong to a lane, such as the weights of a teacher.
         process_group: of the processes that train the model together; torch's default group without it.
+        verbose: whether a line is printed when a lane is dropped and when the race is over.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Race(Optimizer):
         average: bool = True,
         also: Iterable[Tensor] = (),
         process_group: Any = None,
+        verbose: bool = False,
         **gone: Any,
     ) -> None:
         if gone:
@@ -106,13 +111,14 @@ class Race(Optimizer):
             scheduled=schedule == OWN_SCHEDULE,
             average=average,
             processes=Processes(process_group),
+            verbose=verbose,
         )
-        self._contest.refuse_another_race()
+        refuse_another_race(self._contest)
         super().__init__(groups, {"lr": racing[0].rates[0]})
         self._shown = [group.get("lr") for group in self.param_groups]
         self._remember_buffers()
 
-    def _plan(self, racing: Sequence[Lane], total: int | None) -> Any:
+    def _plan(self, racing: Sequence[Lane], total: int | None) -> Plan:
         return plan([lane.group for lane in racing], total, self.share, judged=self._judged)
 
     @property
@@ -153,17 +159,36 @@ class Race(Optimizer):
             closure: the loss of the minibatch whose gradients are there; or a function that returns it, with a backward
                 pass of its own or without; or None after `observe`.
         """
-        contest = self._contest
+        if self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks:
+            return self._step_between_hooks(closure)
+        return self._step(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it, and the lane's own step is wrapped already
+
+    def _step(self, closure: Tensor | float | Closure | None) -> Any:
+        contest, loss = self._contest, closure
         self._follow_scheduler()
-        loss = closure
         if callable(closure):
             contest.check(0.0)
             loss = self._evaluated(closure)
-        loss = _checked(loss)
+        loss = checked(loss)
         contest.check(loss)
         with Uninterrupted():
             contest.train(loss)
         self._show_rates()
+        return loss
+
+    def _step_between_hooks(self, closure: Tensor | float | Closure | None) -> Any:
+        """Run the hooks around a step that were registered on the race, as torch does."""
+        args: tuple[Any, ...] = (closure,)
+        settings: dict[str, Any] = {}
+        for before in list(self._optimizer_step_pre_hooks.values()):
+            changed = before(self, args, settings)
+            if changed is not None:
+                args, settings = changed
+        loss = self._step(*args, **settings)
+        for after in list(self._optimizer_step_post_hooks.values()):
+            after(self, args, settings)
         return loss
 
     def _evaluated(self, closure: Closure) -> Any:
@@ -183,14 +208,17 @@ class Race(Optimizer):
                     f"The closure returned {loss!r} and ran no backward pass; return the loss with its graph, or call "
                     "backward() in the closure."
                 )
-            _checked(loss)
+            checked(loss)
             self.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # torch's
         return loss
 
     def observe(self, loss: Tensor | float) -> None:
         """Give the race the loss of the next `step()`, where a framework calls it; of several, the mean counts."""
-        self._contest.observed.append(_copy(_checked(loss, needed=True)))
+        number = checked(loss)
+        if number is None:
+            raise LossError("observe(None): give the loss of the minibatch, a tensor with one number, or a number.")
+        self._contest.observed.append(copied(number))
 
     def eval(self) -> None:
         """Put the weights that the race would hand over now into the model: the average of the leader's."""
@@ -202,7 +230,7 @@ class Race(Optimizer):
 
     def calibrate(self, batches: Iterable[Any]) -> None:
         """Under `eval`, compute the statistics of batch norm from minibatches; `train` brings the old ones back."""
-        if self._contest.aside is None:
+        if self._contest.handover.aside is None:
             raise UnsupportedError("calibrate() is for averaged weights; call optimizer.eval() first.")
         weights = self._contest.seat.weights
         with torch.random.fork_rng([weights[0].device] if weights[0].is_cuda else []):
@@ -221,27 +249,19 @@ class Race(Optimizer):
 
     def _remember_buffers(self) -> None:
         """Keep the buffers as they are before the first forward pass, which changes those of batch norm."""
-        contest = weakref.ref(self._contest)
-
-        def remember(model: nn.Module, _: Any) -> None:
-            here = contest()
-            if model.training and torch.is_grad_enabled():
-                handle.remove()
-                if here is not None:
-                    here.begin_values()
-
-        handle = self._contest.seat.model.register_forward_pre_hook(remember)
+        hook = _FirstForward(self._contest)
+        hook.handle = self._contest.seat.model.register_forward_pre_hook(hook)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the race: lanes, weights that train, averages, state. Load the model's checkpoint before it."""
-        return {**super().state_dict(), "state": {}, KEY: save(self._contest)}
+        return {**super().state_dict(), "state": {}, KEY: checkpoint.save(self._contest)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on exactly where another race was; nothing changes if the checkpoint does not fit."""
         saved, groups = opened(state_dict, len(self.param_groups))
-        saved = checked(saved, self._contest)
+        saved = checkpoint.checked(saved, self._contest)
         with Uninterrupted():
-            load(saved, self._contest)
+            checkpoint.load(saved, self._contest)
             for group, values in zip(self.param_groups, groups, strict=True):
                 group.update({name: value for name, value in values.items() if name != "params"})
             self._shown = [group.get("lr") for group in self.param_groups]
@@ -273,8 +293,10 @@ class Race(Optimizer):
         """Take over what a scheduler around the race, or its user, has made of the rates: they replace the schedule."""
         contest, groups = self._contest, self.param_groups
         if contest.base is None:
-            written = any(group.get("lr") != shown for group, shown in zip(groups, self._shown, strict=True))
-            if not written and "initial_lr" not in groups[0]:
+            written = "initial_lr" in groups[0]
+            for group, shown in zip(groups, self._shown, strict=True):
+                written = written or group.get("lr") != shown
+            if not written:
                 return
         base = contest.base or base_of(groups, self._shown, contest.lanes[0], contest.here)
         contest.scale, contest.base, contest.scheduled = scale_of(groups, base), base, False
@@ -290,24 +312,19 @@ class Race(Optimizer):
                 group["lr"] = self._shown[number] = float(rate) if isinstance(rate, Tensor) else rate
 
 
-def _checked(loss: Any, *, needed: bool = False) -> Tensor | float | None:
-    """A loss as a single real number, or None."""
-    if loss is None and not needed:
-        return None
-    if isinstance(loss, Tensor):
-        if loss.numel() != 1:
-            raise LossError(
-                f"The loss has the shape {tuple(loss.shape)}, and lanes are judged by single numbers; give its mean, "
-                "such as loss.mean()."
-            )
-        if loss.is_complex():
-            raise LossError("The loss is complex, and lanes are judged by real numbers; give its absolute value.")
-        return loss
-    if isinstance(loss, int | float):
-        return float(loss)
-    raise LossError(f"The loss is {loss!r}, and must be a tensor with one number, or a number.")
+class _FirstForward:
+    """A hook of the model, which is removed by the first forward pass of training; a copy of it does nothing."""
 
+    def __init__(self, contest: Contest) -> None:
+        self.contest: weakref.ref[Contest] | None = weakref.ref(contest)
+        self.handle: RemovableHandle | None = None
 
-def _copy(loss: Tensor | float | None) -> Tensor | float:
-    assert loss is not None
-    return loss.detach().to(torch.float32, copy=True).reshape(()) if isinstance(loss, Tensor) else loss
+    def __call__(self, model: nn.Module, _: Any) -> None:
+        contest = self.contest() if self.contest is not None else None
+        if self.handle is not None and model.training and torch.is_grad_enabled():
+            self.handle.remove()
+            if contest is not None:
+                contest.begin_values()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"contest": None, "handle": None}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-__all__ = ["copied", "hosted", "parameters_of", "restore_optimizer", "saved_optimizer"]
+__all__ = ["copied", "hosted", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer"]
 
 NUMBER = "number on the device"
 """Marks a tensor without dimensions, such as a counter of steps, which was on the device and not on the host."""
@@ -57,6 +57,11 @@ def copied(thing: Any, copy: Callable[[Tensor, object], Tensor], old: Any = None
         before = old if isinstance(old, list | tuple) and len(old) == len(thing) else [None] * len(thing)
         return type(thing)(copied(value, copy, one, mark=mark) for value, one in zip(thing, before, strict=True))
     return thing
+
+
+def on_host(thing: Any) -> Any:
+    """The same nest of containers, whose tensors are new copies in the host's memory."""
+    return copied(thing, lambda tensor, _: hosted(tensor))
 
 
 def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> dict[str, Any]:
