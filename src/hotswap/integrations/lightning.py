@@ -1,4 +1,13 @@
-"""Lightning, with automatic optimization.
+"""Lightning.
+
+A race is returned from `configure_optimizers`, like any optimizer. Its callback does the rest:
+
+    def configure_optimizers(self):
+        return hotswap.Race(self, total_steps=self.trainer.estimated_stepping_batches)
+
+    trainer = Trainer(callbacks=[RaceCallback()])
+
+`HotSwapModule` is for the paper's bandit, with automatic optimization:
 
     class Net(HotSwapModule):
         def training_step(self, batch, _):
@@ -26,7 +35,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor
@@ -34,8 +43,62 @@ from torch import Tensor
 from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim import HotSwap, in_trial
 from hotswap.optim.probing.closures import WithBackward
+from hotswap.race import Race
 
-__all__ = ["HotSwapModule"]
+__all__ = ["HotSwapModule", "RaceCallback"]
+
+
+class RaceCallback(Callback):
+    """Validates what a race would hand over, gives the race its losses, and logs its lanes.
+
+    - From validation on the model holds the leader's averaged weights, until training goes on. A checkpoint that is
+      written in between has the weights that were validated; the optimizer's part of it has those that train.
+    - Losses reach a race that is the module's only optimizer, in every mode of optimization and precision. With several
+      optimizers call `observe(loss)` before `step()`.
+    - Rate, loss and number of the lane in the model are logged every `log_every_n_steps`.
+    - After training the model holds what the race hands over.
+    """
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        """Give the race the loss, without the factors of a scaler and of accumulated minibatches."""
+        if len(trainer.optimizers) != 1 or not isinstance(race := trainer.optimizers[0], Race):
+            return
+        precision = trainer.precision_plugin
+        if isinstance(precision, MixedPrecision) and precision.scaler is not None:
+            loss = loss / precision.scaler.scale(torch.ones_like(loss))
+        race.observe(loss * (trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1))
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Validate what the race would hand over now."""
+        for race in _races(trainer):
+            race.eval()
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Go on with the weights that train."""
+        for race in _races(trainer):
+            race.train()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log the lanes."""
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # set by a part of the Trainer
+        if not trainer.loggers or trainer.global_step % every:
+            return
+        for number, race in enumerate(_races(trainer)):
+            prefix = f"race{number or ''}"
+            values = {f"{prefix}/{name}": value for name, value in race.curves().items()}
+            for logger in trainer.loggers:
+                logger.log_metrics(values, step=trainer.global_step)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave what the race hands over in the model."""
+        for race in _races(trainer):
+            race.eval()
+
+
+def _races(trainer: Trainer) -> list[Race]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, Race)]
 
 
 class HotSwapModule(LightningModule):

@@ -1,8 +1,11 @@
-"""TensorBoard: rates, trials, rewards and the bandit's statistics, with one line a step.
+"""TensorBoard: the lanes of a race, or the rates, trials and statistics of a bandit, with one line a step.
 
 log = TensorBoardLog(writer, optimizer)
 for x, y in loader:
-    optimizer.step(lambda: loss_fn(model(x), y))
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step(loss)
+    optimizer.zero_grad()
     log()
 """
 
@@ -13,23 +16,30 @@ from typing import Any
 
 from hotswap.errors import SettingError
 from hotswap.optim import HotSwap, StepRecord
+from hotswap.race import Race
 
 __all__ = ["TensorBoardLog"]
 
 
 class TensorBoardLog:
-    """Writes what the latest step of a hot-swapped optimizer did.
+    """Writes what the latest step of a race or of a hot-swapped optimizer did.
+
+    A race gets a curve of the rate and one of the loss for each lane, which have points where the lane has the model,
+    and one of the number of the lane in the model. Reading the loss waits for the device, so log every tenth step where
+    this matters.
 
     Args:
         writer: a `torch.utils.tensorboard.SummaryWriter`, or anything with its `add_scalar`.
-        optimizer: the hot-swapped optimizer.
-        statistics_every: write count and mean reward of every arm each so many steps; 0 for never.
+        optimizer: the race, or the hot-swapped optimizer.
+        statistics_every: write count and mean reward of every arm each so many steps; 0 for never. Races have no arms.
         prefix: stands before every tag.
     """
 
-    def __init__(self, writer: Any, optimizer: HotSwap, statistics_every: int = 100, prefix: str = "hotswap") -> None:
-        if not isinstance(optimizer, HotSwap):
-            raise SettingError(f"TensorBoardLog: a {type(optimizer).__name__} is not hot-swapped; pass a HotSwap.")
+    def __init__(
+        self, writer: Any, optimizer: Race | HotSwap, statistics_every: int = 100, prefix: str = "hotswap"
+    ) -> None:
+        if not isinstance(optimizer, Race | HotSwap):
+            raise SettingError(f"TensorBoardLog: pass a Race or a HotSwap; a {type(optimizer).__name__} is neither.")
         if statistics_every < 0:
             raise SettingError(f"TensorBoardLog(statistics_every={statistics_every}): it must not be negative.")
         self.writer, self.optimizer, self.prefix = writer, optimizer, prefix
@@ -40,6 +50,10 @@ class TensorBoardLog:
         number = self.steps if step is None else step
         self.steps = number + 1
         optimizer = self.optimizer
+        if isinstance(optimizer, Race):
+            for name, value in optimizer.curves().items():
+                self._add(name, value, number)
+            return
         if optimizer.last_step is None:
             return
         self._add_search(optimizer.last_step, number)

@@ -68,6 +68,7 @@ class Contest:
         self.base: Lane | None = None  # the lane from whose rates this scheduler started
         self.is_owner = False  # whether no other race has trained the weights since
         self.torn = False  # whether the model has parts of several lanes
+        self.latest: tuple[Lane, Tensor | float | None] | None = None  # the lane of the latest step, and its loss
         for lane in self.lanes:
             lane.average = Average() if average else None
         self.prepare(plan, total)
@@ -132,7 +133,7 @@ class Contest:
         lane.steps += 1
         self.step += 1
         self.turn_step += 1
-        self._take(loss)
+        self.latest = (lane, self._take(loss))
         if lane.average is not None and lane.steps % EVERY == 0:
             lane.average.add(self.seat.weights)
         if self.turn_step >= self.length or self.step == self.total:
@@ -153,13 +154,15 @@ class Contest:
             for group, rate in zip(lane.optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate
 
-    def _take(self, loss: Tensor | float | None) -> None:
+    def _take(self, loss: Tensor | float | None) -> Tensor | float | None:
         """Keep a loss on its device; nothing waits for it."""
         if loss is not None:
             self.observed.append(copied(loss))
-        if self.observed:
-            self.values.append(self.observed[0] if len(self.observed) == 1 else mean(self.observed))
-            self.observed = []
+        if not self.observed:
+            return None
+        self.values.append(self.observed[0] if len(self.observed) == 1 else mean(self.observed))
+        self.observed = []
+        return self.values[-1]
 
     def set_rates(self) -> None:
         """Set the rates of the lane in the model for the next step."""

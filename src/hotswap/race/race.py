@@ -152,6 +152,11 @@ class Race(Optimizer):
         """The lane that has won; None while the race goes on."""
         return self._contest.winner
 
+    @property
+    def current(self) -> Lane:
+        """The lane that has the model: another one after a swap."""
+        return self._contest.here
+
     def step(self, closure: Tensor | float | Closure | None = None) -> Any:
         """Take a step with the optimizer of the lane in the model.
 
@@ -172,9 +177,10 @@ class Race(Optimizer):
             contest.check(0.0)
             loss = self._evaluated(closure)
         loss = checked(loss)
-        contest.check(loss)
+        counts = None if callable(closure) and contest.observed else loss  # frameworks scale what closures return
+        contest.check(counts)
         with Uninterrupted():
-            contest.train(loss)
+            contest.train(counts)
         self._show_rates()
         return loss
 
@@ -202,6 +208,8 @@ class Race(Optimizer):
                 loss = closure()
         finally:
             handle.remove()
+        if loss is None and not seen and self._contest.observed:
+            return None  # of a framework, such as Lightning, which wraps a step without a closure into an empty one
         if not seen:
             if not isinstance(loss, Tensor) or not loss.requires_grad:
                 raise ClosureError(
@@ -214,7 +222,10 @@ class Race(Optimizer):
         return loss
 
     def observe(self, loss: Tensor | float) -> None:
-        """Give the race the loss of the next `step()`, where a framework calls it; of several, the mean counts."""
+        """Give the race the loss of the next `step()`, where a framework calls it; of several, the mean counts.
+
+        It takes the place of the loss that the closure of a framework returns.
+        """
         number = checked(loss)
         if number is None:
             raise LossError("observe(None): give the loss of the minibatch, a tensor with one number, or a number.")
@@ -246,6 +257,19 @@ class Race(Optimizer):
     def standings(self) -> Standings:
         """How the lanes have done; it prints as a table."""
         return Standings.of(self._contest)
+
+    def curves(self) -> dict[str, float]:
+        """The latest step as numbers for a logger: the lane that took it, counted from 0, with its rate and its loss.
+
+        It waits for the device, so do not call it in every step of a fast run.
+        """
+        if self._contest.latest is None:
+            return {}
+        lane, loss = self._contest.latest
+        name = lane.name.replace(" ", "_").replace("#", "")
+        rate = lane.optimizer.param_groups[0].get("lr")
+        found = {"lane": self._contest.lanes.index(lane), f"rate/{name}": rate, f"loss/{name}": loss}
+        return {key: float(value) for key, value in found.items() if value is not None}
 
     def _remember_buffers(self) -> None:
         """Keep the buffers as they are before the first forward pass, which changes those of batch norm."""
