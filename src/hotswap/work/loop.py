@@ -1,0 +1,149 @@
+"""Doing units: which run, what comes of each, and how all of it stops."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hotswap.errors import HotSwapError, UnitTaken, UnsupportedError
+from hotswap.work.setting import UnitError
+
+__all__ = ["Keeper", "Outcome", "Place", "Unit", "do_all"]
+
+GLANCE = 0.2  # seconds between two looks at what is under way, and at whether to stop
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit: its name, and what the function needs to know of it."""
+
+    name: str
+    payload: Any = field(repr=False)
+
+
+class Place(Protocol):
+    """Does units somewhere."""
+
+    def room(self) -> int:
+        """How many units may be under way."""
+
+    def submit(self, payload: Any) -> Future[Any]:
+        """Do a unit. The future may raise `UnitError`; its result is None where the unit was stopped."""
+
+    def stop(self) -> None:
+        """Have the units that are under way stop soon."""
+
+
+class Keeper(Protocol):
+    """Holds units and stores what comes of them, in the command's process."""
+
+    def holding(self, unit: Unit) -> AbstractContextManager[object]:
+        """Hold a unit, or raise `UnitTaken`."""
+
+    def begins(self, unit: Unit) -> bool:
+        """A unit that is held is to begin; False if another process has finished it since."""
+
+    def look(self, names: Iterable[str]) -> None:
+        """These units are under way: show how far they are."""
+
+    def done(self, unit: Unit, result: Any) -> None:
+        """Store what came of a unit."""
+
+    def stopped(self, unit: Unit) -> None:
+        """A unit was stopped before its end."""
+
+    def failed(self, unit: Unit, error: UnitError) -> None:
+        """Note why a unit failed."""
+
+    def say(self, text: str) -> None:
+        """Tell a person."""
+
+
+@dataclass
+class Outcome:
+    """How the units of a command ended: how many were finished, how many were not, and why which of them failed."""
+
+    finished: int = 0
+    left: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def do_all(
+    units: Iterable[Unit],
+    place: Place,
+    keeper: Keeper,
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    more: Callable[[], Iterable[Unit]] = lambda: (),
+) -> Outcome:
+    """Do all units that no other process has, or what can be done until asked to stop.
+
+    more: is asked, whenever a unit has ended, for units that follow from it. They go first, since others may follow
+    from them in turn.
+    """
+    waiting, under_way, outcome = deque(units), dict[Future[Any], tuple[Unit, ExitStack]](), Outcome()
+    stopping = False
+    with ExitStack() as all_held:
+        while waiting or under_way:
+            if not stopping and asked_to_stop():
+                stopping = True
+                place.stop()
+                outcome.left += len(waiting)
+                waiting.clear()
+            while waiting and len(under_way) < place.room():
+                _begin(waiting.popleft(), place, keeper, all_held, under_way, outcome)
+            ready, _ = wait(under_way, timeout=GLANCE, return_when=FIRST_COMPLETED)
+            keeper.look([unit.name for future, (unit, _) in under_way.items() if future not in ready])
+            for future in ready:
+                unit, held = under_way.pop(future)
+                with held:
+                    _end(unit, future, keeper, outcome)
+            if ready and not stopping:
+                waiting.extendleft(reversed(list(more())))
+    return outcome
+
+
+def _begin(
+    unit: Unit,
+    place: Place,
+    keeper: Keeper,
+    all_held: ExitStack,
+    under_way: dict[Future[Any], tuple[Unit, ExitStack]],
+    outcome: Outcome,
+) -> None:
+    with ExitStack() as held:
+        try:
+            held.enter_context(keeper.holding(unit))
+        except UnitTaken as taken:
+            keeper.say(str(taken))
+            outcome.left += 1
+            return
+        if keeper.begins(unit):
+            future = place.submit(unit.payload)
+            under_way[future] = unit, all_held.enter_context(held.pop_all())
+
+
+def _end(unit: Unit, future: Future[Any], keeper: Keeper, outcome: Outcome) -> None:
+    try:
+        result = future.result()
+    except CancelledError:
+        result = None
+    except UnitError as error:
+        outcome.failed[unit.name] = str(error)
+        keeper.failed(unit, error)
+        return
+    except UnsupportedError:
+        raise
+    except HotSwapError as error:  # its sentence says what to do
+        outcome.failed[unit.name] = str(error)
+        keeper.failed(unit, UnitError(str(error), str(error)))
+        return
+    if result is None:
+        outcome.left += 1
+        keeper.stopped(unit)
+    else:
+        keeper.done(unit, result)
+        outcome.finished += 1
