@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hotswap.race.processes import local
+
 __all__ = ["EVERY", "Average"]
 
 EVERY = 5
@@ -27,6 +29,7 @@ class Average:
     @torch.no_grad()
     def add(self, weights: Sequence[Tensor]) -> None:
         """Take a sample."""
+        weights = [local(p) for p in weights]
         self.count += 1
         if len(self.tensors) != len(weights):
             self.tensors = self.first(weights)
@@ -56,4 +59,5 @@ class Average:
 
 def _wide(p: Tensor) -> Tensor:
     """The weights in a precision in which small shares do not get lost."""
-    return p.detach().float() if p.dtype in (torch.bfloat16, torch.float16) else p.detach()
+    part = local(p)
+    return part.float() if part.dtype in (torch.bfloat16, torch.float16) else part

@@ -14,6 +14,7 @@ from hotswap.errors import CheckpointError
 from hotswap.race.contest import Contest
 from hotswap.race.judging import Plan, Round, Score
 from hotswap.race.lane import Lane
+from hotswap.race.processes import local
 from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer, wrapped
 
 __all__ = ["checked", "load", "save"]
@@ -202,10 +203,10 @@ def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str, *, same_type
     _need(isinstance(saved, list) and len(saved) == len(wanted), f"{what} are not as many as this model's")
     for one, tensor in zip(saved, wanted, strict=True):
         _need(isinstance(one, Tensor), f"{what} are no tensors")
-        if one.shape != tensor.shape:
+        if one.shape != local(tensor).shape:
             raise CheckpointError(
                 f"The race's checkpoint is of another model: {what} have the shape {tuple(one.shape)} where this model "
-                f"has {tuple(tensor.shape)}."
+                f"has {tuple(local(tensor).shape)}."
             )
         _need(not same_type or one.dtype == tensor.dtype, f"{what} have the type {one.dtype}, and not {tensor.dtype}")
 
@@ -230,7 +231,7 @@ def _check_optimizer(saved: Any, lane: Lane, name: str, inner: Optimizer | None 
         )
         for key, value in state.items():
             if isinstance(value, Tensor) and value.ndim:
-                fits = value.shape == weights[number].shape or not _alike(lane, key)
+                fits = value.shape == local(weights[number]).shape or not _alike(lane, key)
                 _need(fits, f"{key} of {name} has the shape {tuple(value.shape)}")
         if not state or weights[number].ndim < 1:
             continue
@@ -273,8 +274,8 @@ def _same_kind(theirs: object, ours: object) -> bool:
             return False
         return all(_same_kind(*pair) for pair in zip(theirs, ours, strict=True))
     if isinstance(ours, Tensor):
-        theirs = next(iter(theirs.values())) if isinstance(theirs, dict) and len(theirs) == 1 else theirs
-        return isinstance(theirs, Tensor) and theirs.shape == ours.shape
+        theirs = next(iter(theirs.values()), None) if isinstance(theirs, dict) else theirs  # a marked copy
+        return isinstance(theirs, Tensor) and theirs.shape == local(ours).shape
     return type(theirs) is type(ours)
 
 

@@ -16,9 +16,9 @@ from hotswap.race.judging import Plan, Round, Score, kept, ranked, reason, score
 from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import copied, mean
 from hotswap.race.owners import claim, refuse_another_race
-from hotswap.race.processes import Processes
+from hotswap.race.processes import Processes, local, reshard
 from hotswap.race.schedule import factor
-from hotswap.race.snapshots import on_host
+from hotswap.race.snapshots import on_host, wrapped
 from hotswap.race.winner import FAILURES, WINDOW, Watch
 
 __all__ = ["Contest"]
@@ -62,6 +62,7 @@ class Contest:
         self.values: list[Tensor | float] = []  # the losses of the turn
         self.observed: list[Tensor | float] = []  # the losses since the last step
         self.start: dict[str, Any] | None = None  # the model before the first step
+        self.first_buffers: dict[str, Tensor] | None = None  # the buffers before the first forward pass
         self.begun, self.first_loss = False, math.inf
         self.winner: Lane | None = None
         self.scale = 1.0  # by which a scheduler around the race multiplies all rates
@@ -111,13 +112,21 @@ class Contest:
                 "give Race the number of steps that the run really takes, such as epochs * len(loader)."
             )
         silent = loss is None and not self.values and not self.observed
-        if silent and self.winner is None and self.handover.judge is None and self.turn_step == self.length - 1:
-            raise LossError(
-                f"{self.here.name} has trained for {self.length} steps without a loss, and lanes are judged by their "
-                "losses; call step(loss), or observe(loss) before step()."
-            )
+        alone = not self.processes.several  # several find out together, at the end of the turn
+        if silent and alone and self._needs_losses and self.turn_step == self.length - 1:
+            raise LossError(self._no_loss())
         if not self.is_owner:
             claim(self)
+
+    @property
+    def _needs_losses(self) -> bool:
+        return self.winner is None and self.handover.judge is None
+
+    def _no_loss(self) -> str:
+        return (
+            f"{self.here.name} has trained for {self.length} steps without a loss, and lanes are judged by their "
+            "losses; call step(loss), or observe(loss) before step()."
+        )
 
     def train(self, loss: Tensor | float | None) -> None:
         """Take a step with the optimizer of the lane in the model, whose gradients are there."""
@@ -176,14 +185,15 @@ class Contest:
             lane.scale(found)
 
     def begin_values(self) -> None:
-        """Remember the model before its first forward pass in training, which changes the buffers of batch norm."""
-        if self.start is None and not self.begun:
-            self.start = self.seat.saved()
+        """Remember the buffers before the first forward pass in training, which changes those of batch norm."""
+        if self.first_buffers is None and not self.begun:
+            self.first_buffers = on_host(dict(self.seat.model.named_buffers()))
 
     def _begin(self) -> None:
         """Park every lane at the start; the first one trains."""
         now = self.seat.saved()
-        self.start = {**now, "buffers": (self.start or now)["buffers"]}
+        self.start = now if self.first_buffers is None else {**now, "buffers": self.first_buffers}
+        self.first_buffers = None
         for lane in self.racing:
             if callable(train := getattr(lane.optimizer, "train", None)):
                 train()  # as schedulefree's optimizers need it
@@ -248,12 +258,14 @@ class Contest:
 
     def _read(self) -> tuple[list[float], bool]:
         """The losses since the last look, as all processes see them, and whether they and the lane are finite."""
-        values, self.values, self.turn_step = self.values, [], 0
         device = self.seat.weights[0].device
         sizes = [torch.linalg.vector_norm(t, math.inf).float().to(device) for t in self._tensors()]
-        parts = [torch.as_tensor(value, dtype=torch.float32, device=device).reshape(()) for value in values]
-        found = self.processes.mean(torch.stack([*parts, torch.stack(sizes).sum()])).tolist()
-        return found[:-1], all(map(math.isfinite, found))
+        parts = [torch.as_tensor(value, dtype=torch.float32, device=device).reshape(()) for value in self.values]
+        losses, others = self.processes.look(parts, self.turn_step, torch.stack(sizes).sum().reshape(1))
+        if self.turn_step and not losses and self._needs_losses:
+            raise LossError(self._no_loss())
+        self.values, self.turn_step = [], 0
+        return losses, all(map(math.isfinite, [*losses, *others]))
 
     def _tensors(self) -> list[Tensor]:
         """What must stay finite: the weights, and the tensors of their shapes in the optimizer's state."""
@@ -264,7 +276,8 @@ class Contest:
             for value in states.get(w, {}).values()
             if isinstance(value, Tensor) and value.shape == w.shape
         ]
-        found = [t.detach() for t in (*self.seat.weights, *inner) if t.layout == torch.strided and t.numel()]
+        parts = [local(t) for t in (*self.seat.weights, *inner)]
+        found = [t for t in parts if t.layout == torch.strided and t.numel()]
         return [t for t in found if t.is_floating_point() or t.is_complex()]
 
     def _end_turn(self) -> None:
@@ -419,6 +432,22 @@ class Contest:
         """Put the weights back that train."""
         self.handover.resume()
 
+    def adopt(self, groups: Sequence[dict[str, Any]]) -> None:
+        """Before the first step, take over parameters that stand in the place of those that the race was made with.
+
+        Sharding makes new ones, and so does loading with `assign=True`. Accelerate puts them into the race's `groups`.
+        """
+        reshard(self.seat.model)
+        named, given = dict(self.seat.model.named_parameters()), [p for group in groups for p in group["params"]]
+        new: dict[int, Tensor] = {}
+        for name, old, now in zip(self.seat.names, self.seat.weights, given, strict=True):
+            new[id(old)] = new[id(now)] = now if now is not old else named.get(name, old)
+        self.seat.weights = [new[id(p)] for p in self.seat.weights]
+        optimizers = [lane.optimizer for lane in self.lanes]
+        inner = [one for optimizer in optimizers for _, one in wrapped(optimizer)]
+        for group in [*groups, *(group for optimizer in [*optimizers, *inner] for group in optimizer.param_groups)]:
+            group["params"] = [new.get(id(p), p) for p in group["params"]]
+
     def add(self, group: dict[str, Any], rate: float | None) -> None:
         """Add parameters to every lane, also to those that are parked."""
         new, base = list(group["params"]), self.lanes[0].rates[0]
@@ -428,7 +457,7 @@ class Contest:
         for saved in (self.start, self.handover.aside, self.handover.model):
             if saved is not None:
                 saved["weights"] += on_host(new)
-        self.seat.weights += new
+        self.seat.add(new)
         self.is_owner = False  # of the new ones
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotswap.errors import SettingError
+from hotswap.errors import SettingError, UnsupportedError
 from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import single
-from hotswap.race.processes import Processes
+from hotswap.race.processes import Processes, reshard
 from hotswap.race.winner import WINDOW
 
 __all__ = ["JUDGED_EVERY", "Handover"]
@@ -60,7 +60,22 @@ class Handover:
             self.aside = None
 
     def judged(self) -> float:
-        """The judgement of the model as it is; random numbers come back, and so do the modes of its modules."""
+        """The judgement of the model as it is: the mean over all processes, which wait for one that raises an error."""
+        number, failure = math.nan, None
+        try:
+            number = self._said()
+        except Exception as error:
+            failure = error
+        said = torch.tensor([1.0, number, failure is not None], device=self.seat.weights[0].device)
+        count, total, failures = self.processes.total(said).tolist()
+        if failure is not None:
+            raise failure
+        if failures:
+            raise UnsupportedError("judge raised an error in another process of this training; see its error there.")
+        return float(total / count)
+
+    def _said(self) -> float:
+        """What the judge says in this process; random numbers come back, and so do the modes of the modules."""
         assert self.judge is not None
         modes = [(module, module.training) for module in self.seat.model.modules()]
         devices = [w.device for w in self.seat.weights[:1] if w.device.type == "cuda"]
@@ -70,13 +85,14 @@ class Handover:
         finally:
             for module, mode in modes:
                 module.training = mode
+            reshard(self.seat.model)
         number = single(value)
         if number is None:
             raise SettingError(
                 f"judge returned {value!r}, and must return one number, the lower the better, such as a validation "
                 "loss."
             )
-        return float(self.processes.mean(torch.tensor([number], device=self.seat.weights[0].device)))
+        return number
 
     def begin(self, judgement: float, model: dict[str, Any], step: int) -> None:
         """Keep the winner as it was judged when the race ended."""

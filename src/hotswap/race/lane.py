@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from hotswap.errors import SettingError
 from hotswap.race.average import Average
 from hotswap.race.muon import Muon, told, trained
+from hotswap.race.processes import local, reshard
 from hotswap.race.snapshots import copied, hosted, on_host, restore_optimizer, saved_optimizer
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
@@ -128,6 +129,17 @@ class Seat:
 
     def __init__(self, model: nn.Module, weights: Sequence[Tensor], also: Sequence[Tensor]) -> None:
         self.model, self.weights, self.also = model, list(weights), list(also)
+        self.names = self._names(weights)
+
+    def add(self, weights: Sequence[Tensor]) -> None:
+        """Take in further weights that are trained."""
+        self.weights += weights
+        self.names += self._names(weights)
+
+    def _names(self, weights: Sequence[Tensor]) -> list[str]:
+        """The names that weights have in the model."""
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        return [names.get(id(p), "") for p in weights]
 
     def saved(self, old: dict[str, Any] | None = None) -> dict[str, Any]:
         """The values of the model as they are now, in the host's memory."""
@@ -139,8 +151,9 @@ class Seat:
     def load(self, saved: dict[str, Any]) -> None:
         """Write saved values into the model, in place."""
         for tensor, value in zip([*self.weights, *self.also], [*saved["weights"], *saved["also"]], strict=True):
-            tensor.detach().copy_(value, non_blocking=True)
+            local(tensor).copy_(value, non_blocking=True)
         self.load_buffers(saved["buffers"])
+        reshard(self.model)
 
     @torch.no_grad()
     def load_buffers(self, saved: dict[str, Tensor]) -> None:
@@ -149,8 +162,8 @@ class Seat:
             value = saved.get(name)
             if value is None:
                 continue
-            if buffer.shape == value.shape and buffer.dtype == value.dtype:
-                buffer.detach().copy_(value, non_blocking=True)
+            if local(buffer).shape == value.shape and buffer.dtype == value.dtype:
+                local(buffer).copy_(value, non_blocking=True)
             else:
                 path, _, last = name.rpartition(".")
                 self.model.get_submodule(path)._buffers[last] = value.to(buffer.device, copy=True)

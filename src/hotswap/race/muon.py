@@ -1,13 +1,13 @@
 """Muon: momentum whose matrices are orthogonalized, beside AdamW for everything that is not a matrix.
 
-References: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks" (the method, its Newton-Schulz
-iteration and the coefficients); Liu et al. 2025, "Muon is scalable for LLM training" (the factor 0.2 * sqrt(max(rows,
-columns)), with which rates and weight decays of AdamW suit Muon).
+References: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks" (the method); Liu et al. 2025,
+"Muon is scalable for LLM training" (the factor 0.2 * sqrt(max(rows, columns)), with which rates and weight decays of
+AdamW suit Muon).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,24 +17,26 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
 from hotswap.errors import SettingError
+from hotswap.race.orthogonal import Batch, Orthogonalizer, Shape
+from hotswap.race.processes import gathered, is_sharded, local, part_of
 
 __all__ = ["Muon", "told", "trained"]
-
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic polynomial that moves every singular value to about 1."""
-
-ITERATIONS = 5
 
 STACKED = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
 """How many matrices a recurrent layer stacks in one parameter: one for each gate."""
 
 
-class Shape(NamedTuple):
-    """The matrices in a parameter: so many, of so many rows and columns."""
+class Work(NamedTuple):
+    """What a step does with the parameters of a group."""
 
-    number: int
-    rows: int
-    columns: int
+    key: list[tuple[int, bool]]
+    """The parameters that have gradients, and whether these are sparse."""
+    matrices: list[Tensor]
+    """In the order of the batches."""
+    batches: list[Batch]
+    others: list[Tensor]
+    """Parameters that AdamW trains, first those with weight decay."""
+    decayed: int
 
 
 class Muon(Optimizer):
@@ -45,7 +47,10 @@ class Muon(Optimizer):
     Embeddings, heads that are tied to an embedding, complex parameters and vectors use AdamW, at the same rate.
     The gates of an LSTM or GRU, the query, key and value of `nn.MultiheadAttention`, and the groups of a grouped
     convolution are matrices of their own. Products are in bfloat16 on a GPU and in float32 on a CPU, where they can
-    cost more than the forward and backward pass of a small network.
+    cost more than the forward and backward pass of a small network. On a GPU the products of a network with at most 33
+    million weights in matrices are one CUDA graph, which keeps two to three copies of these weights.
+
+    Where `fully_shard` has sharded the model, matrices are gathered to be orthogonalized, and the state stays sharded.
 
     Args:
         model: the network; its parameters that require gradients are trained.
@@ -74,12 +79,14 @@ class Muon(Optimizer):
         self.model = model
         parameters = trained(model, "Muon")
         self._shapes: dict[Tensor, Shape | None] = {}
+        self._works: dict[int, Work] = {}
+        self._orthogonalizers: dict[int, Orthogonalizer] = {}
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "betas": tuple(betas), "eps": eps}
         super().__init__(parameters, defaults)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Torch's own leaves out what it does not know."""
-        return self.__dict__ | {"_shapes": {}}
+        """Torch's own leaves out what it does not know; what is found anew at the next step is not kept."""
+        return self.__dict__ | {"_shapes": {}, "_works": {}, "_orthogonalizers": {}}
 
     def has_matrices(self) -> bool:
         """Whether there is anything to orthogonalize."""
@@ -92,79 +99,100 @@ class Muon(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            matrices: dict[tuple[int, int, torch.device], list[Tensor]] = {}
-            others: list[Tensor] = []
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                shape = None if p.grad.is_sparse else self._shape(p)
-                if shape is None:
-                    others.append(p)
-                else:
-                    key = (min(shape[1:]), max(shape[1:]), p.device)
-                    matrices.setdefault(key, []).append(p)
-            if others:
-                self._step_others(others, group)
-            for (_, larger, _), parameters in matrices.items():
-                self._step_matrices(parameters, group, 0.2 * larger**0.5)
+        for number, group in enumerate(self.param_groups):
+            work = self._work(number, group["params"])
+            self._step_others(work.others[: work.decayed], group, group["weight_decay"])
+            self._step_others(work.others[work.decayed :], group, 0.0)
+            if work.matrices:
+                self._step_matrices(work, group, self._orthogonalizers.setdefault(number, Orthogonalizer()))
         return loss
 
-    def _step_matrices(self, parameters: list[Tensor], group: dict[str, Any], scale: float) -> None:
-        """Step parameters whose matrices have the same two sides; all their products are one batch."""
+    def _work(self, number: int, parameters: Sequence[Tensor]) -> Work:
+        """What is to be done in a group; found anew where other parameters have gradients than in the step before."""
+        key = [(id(p), p.grad.is_sparse) for p in parameters if p.grad is not None]
+        known = self._works.get(number)
+        if known is not None and known.key == key:
+            return known
+        batches: dict[tuple[object, ...], list[Tensor]] = {}
+        decayed: list[Tensor] = []
+        plain: list[Tensor] = []
+        for p in parameters:
+            if p.grad is None:
+                continue
+            shape = None if p.grad.is_sparse else self._shape(p)
+            if shape is not None:
+                batches.setdefault((min(shape[1:]), max(shape[1:]), p.device), []).append(p)
+            else:
+                (decayed if p.ndim > 1 else plain).append(p)
+        found = self._works[number] = Work(
+            key,
+            [p for mine in batches.values() for p in mine],
+            [
+                Batch(tuple(shape for p in mine if (shape := self._shape(p))), tuple(p.shape for p in mine))
+                for mine in batches.values()
+            ],
+            decayed + plain,
+            len(decayed),
+        )
+        return found
+
+    def _step_matrices(self, work: Work, group: dict[str, Any], orthogonalizer: Orthogonalizer) -> None:
+        """Step along the orthogonalized momentum; one call for each operation, whatever the number of matrices."""
+        parameters = work.matrices
         gradients = [_gradient(p) for p in parameters]
-        momenta = [self._momentum(p) for p in parameters]
+        momenta = [local(self._momentum(p)) for p in parameters]
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"])
-        shapes = [shape for p in parameters if (shape := self._shape(p)) is not None]
-        wide = [_wide(update.reshape(shape)) for update, shape in zip(ahead, shapes, strict=True)]
-        updates = orthogonalized(wide[0] if len(wide) == 1 else torch.cat(wide))
-        back = [
-            (piece if shape.rows <= shape.columns else piece.mT).reshape(p.shape).to(p.dtype)
-            for piece, shape, p in zip(
-                torch.split(updates, [len(one) for one in wide]), shapes, parameters, strict=True
-            )
+        whole = [gathered(update, p) for update, p in zip(ahead, parameters, strict=True)]
+        updates = [
+            part_of(update, p) for update, p in zip(orthogonalizer(whole, work.batches), parameters, strict=True)
         ]
+        weights = [local(p) for p in parameters]
         if group["weight_decay"]:
-            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(parameters, back, alpha=-group["lr"] * scale)
+            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        begin = 0
+        for batch in work.batches:
+            mine = slice(begin, begin := begin + len(batch.shapes))
+            torch._foreach_add_(weights[mine], updates[mine], alpha=-group["lr"] * (0.2 * batch.larger**0.5))
 
     def _momentum(self, p: Tensor) -> Tensor:
         state = self.state[p]
         if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(_gradient(p))
+            state["momentum_buffer"] = torch.zeros_like(p if is_sharded(p) else _gradient(p))
         momentum: Tensor = state["momentum_buffer"]
         return momentum
 
-    def _step_others(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """AdamW; weight decay for matrices such as embeddings alone."""
+    def _step_others(self, parameters: Sequence[Tensor], group: dict[str, Any], weight_decay: float) -> None:
+        """AdamW, fused on a GPU."""
+        if not parameters:
+            return
+        fused = all(p.is_cuda and p.is_floating_point() for p in parameters)
         for p in parameters:
             if "step" not in (state := self.state[p]):
                 state["step"] = torch.zeros((), dtype=torch.float32)
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+            if fused and not state["step"].is_cuda:
+                state["step"] = state["step"].to(p.device)
         beta1, beta2 = group["betas"]
-        for decay, is_decayed in ((group["weight_decay"], True), (0.0, False)):
-            some = [p for p in parameters if (p.ndim > 1) == is_decayed]
-            if not some:
-                continue
-            states = [self.state[p] for p in some]
-            adamw(
-                some,
-                [_gradient(p) for p in some],
-                [state["exp_avg"] for state in states],
-                [state["exp_avg_sq"] for state in states],
-                [],
-                [state["step"] for state in states],
-                foreach=True,
-                has_complex=any(p.is_complex() for p in some),
-                amsgrad=False,
-                beta1=beta1,
-                beta2=beta2,
-                lr=group["lr"],
-                weight_decay=decay,
-                eps=group["eps"],
-                maximize=False,
-            )
+        states = [self.state[p] for p in parameters]
+        adamw(
+            [local(p) for p in parameters],
+            [_gradient(p) for p in parameters],
+            [local(state["exp_avg"]) for state in states],
+            [local(state["exp_avg_sq"]) for state in states],
+            [],
+            [state["step"] for state in states],
+            foreach=not fused,
+            fused=fused,
+            has_complex=any(p.is_complex() for p in parameters),
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=weight_decay,
+            eps=group["eps"],
+            maximize=False,
+        )
 
     def _shape(self, p: Tensor) -> Shape | None:
         """The matrices in a parameter; None for one that AdamW trains."""
@@ -197,17 +225,6 @@ def _check(*, lr: float, momentum: float, weight_decay: float, betas: tuple[floa
             raise SettingError(f"Muon({name}={value!r}): give a number that is {rule}.")
 
 
-def orthogonalized(matrices: Tensor) -> Tensor:
-    """Matrices `(n, rows, columns)`, none higher than wide, whose singular values have been moved to about 1."""
-    a, b, c = COEFFICIENTS
-    x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    for _ in range(ITERATIONS):
-        products = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(products, products, products, beta=b, alpha=c), x, beta=a)
-    return x
-
-
 def shapes_of(model: nn.Module) -> dict[Tensor, Shape | None]:
     """The matrices in each parameter of a model; None for those that AdamW trains."""
     found: dict[Tensor, Shape | None] = {}
@@ -238,13 +255,13 @@ def _by_dimensions(p: Tensor, parts: int = 1, *, convolution: bool = False) -> S
     return None if shape is None or min(shape) < 1 or min(shape[1:]) < 2 else shape
 
 
-def _gradient(p: Tensor) -> Tensor:
-    assert p.grad is not None
-    return p.grad.to_dense() if p.grad.is_sparse else p.grad
-
-
-def _wide(matrices: Tensor) -> Tensor:
-    return matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
+def _gradient(p: Any) -> Tensor:
+    """The gradient, or the part of it that belongs to the part of the parameter in this process."""
+    if is_sharded(p):
+        given = p.grad if p.grad.placements == p.placements else p.grad.redistribute(placements=p.placements)
+        return local(given)
+    gradient: Tensor = p.grad
+    return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 def told(thing: object) -> str:

@@ -172,6 +172,7 @@ class Race(Optimizer):
 
     def _step(self, closure: Tensor | float | Closure | None) -> Any:
         contest, loss = self._contest, closure
+        self._adopt()
         self._follow_scheduler()
         if callable(closure):
             contest.check(0.0)
@@ -220,6 +221,11 @@ class Race(Optimizer):
             self.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # torch's
         return loss
+
+    def _adopt(self) -> None:
+        """Parameters can have been replaced until the first step."""
+        if not self._contest.begun:
+            self._contest.adopt(self.param_groups)
 
     def observe(self, loss: Tensor | float) -> None:
         """Give the race the loss of the next `step()`, where a framework calls it; of several, the mean counts.
@@ -278,10 +284,12 @@ class Race(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """All of the race: lanes, weights that train, averages, state. Load the model's checkpoint before it."""
+        self._adopt()
         return {**super().state_dict(), "state": {}, KEY: checkpoint.save(self._contest)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on exactly where another race was; nothing changes if the checkpoint does not fit."""
+        self._adopt()
         saved, groups = opened(state_dict, len(self.param_groups))
         saved = checkpoint.checked(saved, self._contest)
         with Uninterrupted():

@@ -9,10 +9,15 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hotswap.race.processes import is_sharded, local, shared_like
+
 __all__ = ["copied", "hosted", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer"]
 
 NUMBER = "number on the device"
 """Marks a tensor without dimensions, such as a counter of steps, which was on the device and not on the host."""
+
+PART = "part of a sharded tensor"
+"""Marks the part that this process has of a sharded tensor, beside its placement."""
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
@@ -22,7 +27,7 @@ TORCHS = frozenset(vars(Optimizer([torch.zeros(0)], {})))
 
 def hosted(tensor: Tensor, old: object = None) -> Tensor:
     """A copy of a tensor in the host's memory, written into an old copy if that one fits."""
-    source = tensor.detach()
+    source = local(tensor)
     if isinstance(old, Tensor) and old.shape == source.shape and old.dtype == source.dtype:
         return old.copy_(source, non_blocking=True)
     if source.layout != torch.strided or not source.is_cuda:
@@ -39,24 +44,54 @@ def _pinned(like: Tensor) -> Tensor:
         return torch.empty_like(like, device="cpu")
 
 
-def copied(thing: Any, copy: Callable[[Tensor, object], Tensor], old: Any = None, *, mark: bool = False) -> Any:
-    """The same nest of containers, whose tensors are copies; `old` is an earlier copy whose memory can be used again.
-
-    mark: whether numbers that are on a device are marked, so that they come back there.
-    """
+def copied(thing: Any, copy: Callable[[Tensor, Any], Any], old: Any = None) -> Any:
+    """The same nest of containers, whose tensors are copies; an earlier copy, `old`, gives its memory."""
     if isinstance(thing, Tensor):
-        if mark and thing.is_cuda and not thing.ndim:
-            return {NUMBER: copy(thing, old[NUMBER] if isinstance(old, dict) else None)}
         return copy(thing, old)
     if isinstance(thing, dict):
-        if NUMBER in thing:
-            return copy(thing[NUMBER].reshape(1), old.reshape(1) if isinstance(old, Tensor) else None).reshape(())
         earlier = old if isinstance(old, dict) else {}
-        return {key: copied(value, copy, earlier.get(key), mark=mark) for key, value in thing.items()}
+        return {key: copied(value, copy, earlier.get(key)) for key, value in thing.items()}
     if isinstance(thing, list | tuple):
         before = old if isinstance(old, list | tuple) and len(old) == len(thing) else [None] * len(thing)
-        return type(thing)(copied(value, copy, one, mark=mark) for value, one in zip(thing, before, strict=True))
+        return type(thing)(copied(value, copy, one) for value, one in zip(thing, before, strict=True))
     return thing
+
+
+def _marked(tensor: Any, old: Any = None) -> Any:
+    """A copy in the host's memory, marked where it says too little of the tensor."""
+    earlier = old if isinstance(old, dict) else {}
+    if is_sharded(tensor):
+        dims = [getattr(placement, "dim", None) for placement in tensor.placements]
+        return {PART: hosted(tensor, earlier.get(PART)), "dims": dims, "shape": list(tensor.shape)}
+    if tensor.is_cuda and not tensor.ndim:
+        return {NUMBER: hosted(tensor, earlier.get(NUMBER))}
+    return hosted(tensor, old)
+
+
+def _restored(saved: Any, beside: Tensor, present: Any) -> Any:
+    """What `_marked` copies were made of, on the device of a parameter, in the memory of `present` where it fits."""
+    if isinstance(saved, Tensor):
+        where = beside.device if saved.ndim else torch.device("cpu")  # counters of steps may stay on the host
+        return _written(saved, present, where)
+    if isinstance(saved, dict):
+        if NUMBER in saved:
+            return _written(saved[NUMBER], present, beside.device)
+        if PART in saved:
+            old = local(present) if is_sharded(present) and list(present.shape) == saved["shape"] else None
+            part = _written(saved[PART], old, beside.device)
+            return present if part is old else shared_like(part, beside, saved["dims"], saved["shape"])
+        earlier = present if isinstance(present, dict) else {}
+        return {key: _restored(value, beside, earlier.get(key)) for key, value in saved.items()}
+    if isinstance(saved, list | tuple):
+        before = present if isinstance(present, list | tuple) and len(present) == len(saved) else [None] * len(saved)
+        return type(saved)(_restored(value, beside, one) for value, one in zip(saved, before, strict=True))
+    return saved
+
+
+def _written(saved: Tensor, present: Any, where: torch.device) -> Tensor:
+    if isinstance(present, Tensor) and present.shape == saved.shape and present.dtype == saved.dtype:
+        return present.copy_(saved, non_blocking=True)
+    return saved.to(where, copy=True, non_blocking=True)
 
 
 def on_host(thing: Any) -> Any:
@@ -74,7 +109,7 @@ def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> 
         "attributes": _attributes(optimizer),
     }
     inner = {name: saved_optimizer(one, (old or {}).get("inner", {}).get(name)) for name, one in wrapped(optimizer)}
-    return {**copied(now, hosted, old, mark=True), "inner": inner}
+    return {**copied(now, _marked, old), "inner": inner}
 
 
 def _attributes(optimizer: Optimizer) -> dict[str, Any]:
@@ -94,32 +129,21 @@ def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         if number not in kept:
             optimizer.state.pop(p, None)
         else:
-            present = optimizer.state.get(p)
-            optimizer.state[p] = copied(saved["state"][number], _beside(p), present)
+            optimizer.state[p] = _restored(saved["state"][number], p, optimizer.state.get(p))
     keys: list[object] = list(optimizer.state)  # torch's types know tensors alone
     for key in keys:
         if not isinstance(key, Tensor) and key not in saved["shared"]:
             optimizer.state.pop(key)  # type: ignore[call-overload]
     for key, value in saved["shared"].items():
-        optimizer.state[key] = copied(value, _beside(parameters[0]), optimizer.state.get(key))
+        optimizer.state[key] = _restored(value, parameters[0], optimizer.state.get(key))
     for group, values in zip(optimizer.param_groups, saved["groups"], strict=True):
         for name in group.keys() - values.keys() - {"params"}:
             del group[name]
-        group.update(copied(values, _beside(parameters[0]), dict(group)))
+        group.update(_restored(values, parameters[0], dict(group)))
     for name, one in wrapped(optimizer):
         restore_optimizer(one, saved["inner"][name])
     for name, value in saved["attributes"].items():
-        setattr(optimizer, name, copied(value, _beside(parameters[0]), getattr(optimizer, name, None)))
-
-
-def _beside(parameter: Tensor) -> Callable[[Tensor, object], Tensor]:
-    def copy(saved: Tensor, present: object) -> Tensor:
-        if isinstance(present, Tensor) and present.shape == saved.shape and present.dtype == saved.dtype:
-            return present.copy_(saved, non_blocking=True)
-        where = parameter.device if saved.ndim else torch.device("cpu")  # counters of steps may stay on the host
-        return saved.to(where, copy=True, non_blocking=True)
-
-    return copy
+        setattr(optimizer, name, _restored(value, parameters[0], getattr(optimizer, name, None)))
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:

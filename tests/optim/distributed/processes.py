@@ -20,12 +20,13 @@ PATIENCE = 600.0  # seconds after which something must be wrong, however busy th
 class Processes:
     """One group of processes. When one of them fails in a task, all of them end."""
 
-    def __init__(self, world: int, folder: Path) -> None:
+    def __init__(self, world: int, folder: Path, workers: str = "tests.optim.distributed.workers") -> None:
+        self.workers = workers
         self.errors = [folder / f"error-{rank}.txt" for rank in range(world)]
         self.all = [self._started(rank, world, folder) for rank in range(world)]
 
     def _started(self, rank: int, world: int, folder: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.optim.distributed.workers", str(rank), str(world), str(folder)]
+        command = [sys.executable, "-m", self.workers, str(rank), str(world), str(folder)]
         with self.errors[rank].open("w", encoding="utf-8") as errors:
             pipe = subprocess.PIPE
             return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=errors, text=True)
