@@ -39,7 +39,10 @@ from hotswap.ensemble.precision import full_float32
 from hotswap.files import write_text
 from hotswap.race import Muon, Race, lanes
 
-MODULES = {name: import_module(f"hotswap.race.{name}") for name in ("average", "judging", "lane", "muon", "schedule")}
+SET = ("average", "handover", "judging", "lane", "muon", "schedule")
+"""Modules of `hotswap.race` whose constants a trial can set."""
+
+MODULES = {name: import_module(f"hotswap.race.{name}") for name in SET}
 PERCENTS = (10, 20, 30, 50, 70, 100)
 OF_MUON = ("weight_decay", "momentum")
 NOT_LOOKED_AT = ("cifar_resnet", "logistic_regression")
@@ -178,26 +181,36 @@ def _shared(task: Task, optimizers: list[Optimizer]) -> dict[str, Any]:
 
 
 def keep(folders: Iterable[Path], target: Path) -> None:
-    """Write the means and the worst scores of all trials that the folders hold, and where they come from."""
+    """Write the means and the worst scores of all trials that the folders hold, and where they come from.
+
+    Rows of other trials that are in the target stay.
+    """
+    path = target / "trials.json"
+    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": [], "references": {}}
     runs = [
         json.loads(path.read_text(encoding="utf-8")) for folder in folders for path in sorted(folder.glob("*.json"))
     ]
-    levels = {**_tuned(Path(__file__).parents[1] / "results" / "tuning_free"), **_best_small(runs)}
+    tuned = _tuned(Path(__file__).parents[1] / "results" / "tuning_free")
+    levels = {**tuned, **there["references"], **_best_small(runs)}
     by_trial: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in runs:
         if not one["trial"].startswith("cosine"):
             by_trial[one["trial"]][one["problem"]].append(min(one["validation"]["100"], 1e6) / levels[one["problem"]])
-    rows = [_row(trial, found) for trial, found in sorted(by_trial.items())]
+    rows = [_row(trial, found) for trial, found in by_trial.items()]
+    rows += [row for row in there["rows"] if row["trial"] not in by_trial]
     small = {role: sorted(n for n, p in PROBLEMS.items() if p.role == role) for role in ("choosing", "confirming")}
-    origin = {"torch": ", ".join(sorted({one["torch"] for one in runs if "torch" in one} or {torch.__version__}))}
+    versions = {one["torch"] for one in runs if "torch" in one} | set(
+        there.get("origin", {}).get("torch", "").split(", ")
+    )
+    origin = {"torch": ", ".join(sorted(versions - {""}))}
     document = {
         "origin": {**origin, "command": "python -m benchmarks.race_trials", "date": str(date.today())},
         "choosing": [*sorted(name for name in WORKLOADS if name not in NOT_LOOKED_AT), *small["choosing"]],
         "confirming": [*NOT_LOOKED_AT, *small["confirming"]],
         "references": {name: level for name, level in levels.items() if name in PROBLEMS},
-        "rows": rows,
+        "rows": sorted(rows, key=lambda row: row["trial"]),
     }
-    write_text(target / "trials.json", json.dumps(document, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def _tuned(folder: Path) -> dict[str, float]:

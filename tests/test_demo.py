@@ -136,8 +136,8 @@ def outcome(name: str, loss: float, error: float, seconds: float = 10.0) -> Outc
 
 def race(loss: float, error: float, *dropped: tuple[str, int, int]) -> Outcome:
     """A race that dropped lanes: their names, their steps, and when."""
-    lanes = [Standing("AdamW 0.01", "AdamW", 0.01, 9000, 0.1, None, "won")]
-    lanes += [Standing(name, "AdamW", 0.1, steps, 0.2, at, "dropped") for name, steps, at in dropped]
+    lanes = [Standing(1, "AdamW 0.01", "AdamW", 0.01, 9000, 0.1, None, "won")]
+    lanes += [Standing(2, name, "AdamW", 0.1, steps, 0.2, at, "dropped") for name, steps, at in dropped]
     found = outcome("Race", loss, error, seconds=12.0)
     found.standings = Standings(lanes)
     return found

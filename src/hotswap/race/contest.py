@@ -19,7 +19,7 @@ from hotswap.race.owners import claim, refuse_another_race
 from hotswap.race.processes import Processes, local, reshard
 from hotswap.race.schedule import factor
 from hotswap.race.snapshots import on_host, wrapped
-from hotswap.race.winner import FAILURES, WINDOW, Watch
+from hotswap.race.winner import FAILURES, Watch
 
 __all__ = ["Contest"]
 
@@ -95,7 +95,7 @@ class Contest:
     @property
     def length(self) -> int:
         """Steps of the present turn, or of the present window of the winner."""
-        return self.slots[self.slot][1] if self.slots else WINDOW
+        return self.slots[self.slot][1] if self.slots else self.handover.window(self.total)
 
     def check(self, loss: Tensor | float | None) -> None:
         """Refuse a step that cannot be taken, before anything has changed."""
@@ -193,7 +193,6 @@ class Contest:
         """Park every lane at the start; the first one trains."""
         now = self.seat.saved()
         self.start = now if self.first_buffers is None else {**now, "buffers": self.first_buffers}
-        self.first_buffers = None
         for lane in self.racing:
             if callable(train := getattr(lane.optimizer, "train", None)):
                 train()  # as schedulefree's optimizers need it
@@ -201,7 +200,7 @@ class Contest:
         if not self.slots:
             self._end_race()
             self._free()
-        self.begun = True
+        self.begun, self.first_buffers = True, None
 
     # --- the end of a turn --------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from hotswap.errors import SettingError, UnsupportedError
+from hotswap.race.judging import LEAST
 from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import single
 from hotswap.race.processes import Processes, reshard
@@ -17,7 +18,7 @@ from hotswap.race.winner import WINDOW
 
 __all__ = ["JUDGED_EVERY", "Handover"]
 
-JUDGED_EVERY = 0.1
+JUDGED_EVERY = 0.05
 """Share of the run from one judgement of the winner to the next; without a length, of the steps so far."""
 
 
@@ -101,7 +102,7 @@ class Handover:
     def judge_winner(self, winner: Lane, step: int, total: int | None) -> None:
         """Judge the winner's average from time to time; the run ends with the model that was liked best."""
         last = step == total
-        if not last and step - self.judged_at < max(WINDOW, JUDGED_EVERY * (total or step)):
+        if not last and step - self.judged_at < max(self.window(total), JUDGED_EVERY * (total or step)):
             return
         self.aside = self.seat.saved()
         self._show(winner, self.aside, None)
@@ -112,6 +113,12 @@ class Handover:
         if last and self.model is not None:
             self.aside = self.model
         self.resume()
+
+    def window(self, total: int | None) -> int:
+        """Steps of the winner from one look to the next; in a short run with a judge there are more looks."""
+        if self.judge is None or total is None:
+            return WINDOW
+        return min(WINDOW, max(LEAST, round(JUDGED_EVERY * total)))
 
     def _show(self, lane: Lane, own: dict[str, Any] | None, start: dict[str, Any] | None) -> None:
         """Put a lane's average into the model; `own` is the model's values if the lane has it."""

@@ -20,7 +20,7 @@ class Uninterrupted:
     def __enter__(self) -> None:
         """Hold Ctrl-C back, in the main thread, which is the only one that it reaches."""
         self._before: Any = None
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == threading.main_thread().ident:
             self._before = getsignal(SIGINT)
             if callable(self._before):
                 self._pressed: tuple[int, FrameType | None] | None = None

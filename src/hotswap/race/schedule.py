@@ -25,7 +25,7 @@ def factor(step: int, lane_step: int, total: int | None, decay: tuple[float, int
         total: steps of the whole run, if they are known.
         decay: the step at which the rates begin to fall, and the step at which they are zero.
     """
-    rising = min(1.0, (lane_step + 1) / warmup_of(total))
+    rising = 1.0 if lane_step >= LONGEST_WARMUP else min(1.0, (lane_step + 1) / warmup_of(total))
     if decay is None:
         return rising
     begin, end = decay

@@ -12,24 +12,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Standing", "Standings"]
 
-HEADINGS = ("lane", "rate", "steps", "loss", "")
+HEADINGS = ("lane", "optimizer", "rate", "steps", "loss", "status")
 
 
 @dataclass(frozen=True)
 class Standing:
     """How one lane has done."""
 
+    number: int
+    """The lane's place in the list of optimizers, from 1."""
     name: str
+    """The optimizer and its rate."""
     optimizer: str
     rate: float | None
-    """Of its first group, before any schedule."""
+    """The rate of the first group, before any schedule."""
     steps: int
     loss: float | None
-    """What it was judged by last: its mean training loss, or what `judge` said."""
+    """The lane's last score: its mean training loss, or what `judge` returned."""
     dropped_at: int | None
-    """The step of the run at which it was dropped; None for a lane that races or has won."""
+    """The step of the run at which the lane was dropped; None for a lane that races or has won; 0 if it never raced."""
     why: str
-    """Why it was dropped, or what it is now."""
+    """When and why the lane was dropped; or that it races, leads, has won or trains alone."""
 
 
 class Standings(tuple[Standing, ...]):
@@ -44,27 +47,26 @@ class Standings(tuple[Standing, ...]):
         def place(lane: Lane) -> tuple[bool, int]:
             return lane is not contest.leader, -(len(contest.lanes) if lane.dropped_at is None else lane.dropped_at)
 
-        rows = []
-        for lane in sorted(contest.lanes, key=place):
-            if lane.dropped_at is not None:
-                why = f"dropped at step {lane.dropped_at}: {lane.dropped}" if lane.dropped_at else lane.dropped
-            elif lane is contest.winner:
-                raced = any(other.dropped_at for other in contest.lanes)
-                why = "won" if raced else "trains alone"
-            else:
-                why = "leads" if lane is contest.leader and lane.loss is not None else "races"
-            rows.append(
-                Standing(
-                    lane.name, type(lane.optimizer).__name__, lane.rates[0], lane.steps, lane.loss, lane.dropped_at, why
-                )
+        return cls(
+            Standing(
+                contest.lanes.index(lane) + 1,
+                lane.name,
+                type(lane.optimizer).__name__,
+                lane.rates[0],
+                lane.steps,
+                lane.loss,
+                lane.dropped_at,
+                _status(lane, contest),
             )
-        return cls(rows)
+            for lane in sorted(contest.lanes, key=place)
+        )
 
     def cells(self) -> list[tuple[str, ...]]:
         """The table's texts, without its headings."""
         return [
             (
-                one.name,
+                str(one.number),
+                one.optimizer,
                 "" if one.rate is None else f"{one.rate:.3g}",
                 str(one.steps),
                 "" if one.loss is None else f"{one.loss:.4g}",
@@ -75,11 +77,11 @@ class Standings(tuple[Standing, ...]):
 
     def __str__(self) -> str:
         rows = [HEADINGS, *self.cells()]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
-        for name, *numbers, why in rows:
-            right = "  ".join(text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True))
-            lines.append(f"{name.ljust(widths[0])}  {right}  {why}".rstrip())
+        for lane, optimizer, *numbers, why in rows:
+            right = "  ".join(text.rjust(width) for text, width in zip(numbers, widths[2:-1], strict=True))
+            lines.append(f"{lane.rjust(widths[0])}  {optimizer.ljust(widths[1])}  {right}  {why}".rstrip())
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -88,3 +90,12 @@ class Standings(tuple[Standing, ...]):
         head = "".join(f"<th>{escape(text)}</th>" for text in HEADINGS)
         body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in self.cells())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _status(lane: Lane, contest: Contest) -> str:
+    """When and why a lane was dropped; or that it races, leads, has won or trains alone."""
+    if lane.dropped_at is not None:
+        return f"dropped at step {lane.dropped_at}: {lane.dropped}" if lane.dropped_at else lane.dropped
+    if lane is contest.winner:
+        return "won" if any(other.dropped_at for other in contest.lanes) else "trains alone"
+    return "leads" if lane is contest.leader and lane.loss is not None else "races"
