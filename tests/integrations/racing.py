@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -82,27 +82,51 @@ def through_a_file(state: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
+class Program(Protocol):
+    """A training run that can be stopped after any step."""
+
+    net: nn.Module
+    race: hotswap.Race
+    others: list[Any]
+    """What else has a state: other optimizers, scalers."""
+
+    def run(self, begin: int, end: int) -> None:
+        """Train from a step of the run to another one."""
+
+
+def check_resumes(make: Callable[[], Program], stops: tuple[int, ...] = (13, 55, 120), total: int = STEPS) -> Program:
+    """A run that is stopped and resumed is bit for bit the run without a stop, which is returned."""
+    whole = make()
+    torch.manual_seed(2)
+    whole.run(0, total)
+    part = make()
+    torch.manual_seed(2)
+    for begin, end in zip((0, *stops), (*stops, total), strict=True):
+        part.run(begin, end)
+        states = [thing.state_dict() for thing in (part.net, part.race, *part.others)]
+        saved, random = through_a_file([states, torch.get_rng_state()])
+        torch.manual_seed(99)
+        part = make()
+        for thing, state in zip((part.net, part.race, *part.others), saved, strict=True):
+            thing.load_state_dict(state)
+        torch.set_rng_state(random)
+    check_equal(weights(part.net), weights(whole.net))
+    return whole
+
+
 Loop = Callable[[nn.Module, hotswap.Race, int, int], None]
-"""Trains from a step of the run to another one."""
+"""Trains a network from a step of the run to another one."""
 
 
 def check_loop(loop: Loop, make: Callable[[], nn.Module] = network, stops: tuple[int, ...] = (13, 55, 120)) -> None:
-    """The right lane wins, and the run is bit for bit the same if it is stopped and resumed, in the race and after."""
-    whole = make()
-    optimizer = race(whole)
-    torch.manual_seed(2)
-    loop(whole, optimizer, 0, STEPS)
-    check_winner(optimizer)
-    parts = make()
-    resumed = race(parts)
-    torch.manual_seed(2)
-    for begin, end in zip((0, *stops), (*stops, STEPS), strict=True):
-        loop(parts, resumed, begin, end)
-        saved = through_a_file([parts.state_dict(), resumed.state_dict(), torch.get_rng_state()])
-        torch.manual_seed(99)
-        parts = make()
-        resumed = race(parts)
-        parts.load_state_dict(saved[0])
-        resumed.load_state_dict(saved[1])
-        torch.set_rng_state(saved[2])
-    check_equal(weights(parts), weights(whole))
+    """The right lane wins, and the loop resumes exactly, in the race and after it."""
+
+    class Looped:
+        def __init__(self) -> None:
+            self.net = make()
+            self.race, self.others = race(self.net), []
+
+        def run(self, begin: int, end: int) -> None:
+            loop(self.net, self.race, begin, end)
+
+    check_winner(check_resumes(Looped, stops).race)
