@@ -75,7 +75,7 @@ class Policy:
 
     @staticmethod
     def failures(policy: nn.Module) -> float:
-        return -float(policy(torch.eye(6)).softmax(1).diagonal().mean())
+        return -float(policy(torch.eye(6)).detach().softmax(1).diagonal().mean())
 
     def run(self, begin: int, end: int) -> None:
         for _ in range(begin, end):
@@ -98,7 +98,7 @@ def test_a_policy_gradient() -> None:
 class FineTuning:
     """Twenty samples with some wrong labels: a large rate learns them by heart, a small one does not."""
 
-    LARGE, SMALL = 1.0, 1e-3
+    LARGE, SMALL, STEPS = 1.0, 1e-3, 400
 
     def __init__(self, *, judged: bool = True) -> None:
         self.net = nn.Linear(30, 3)
@@ -107,7 +107,7 @@ class FineTuning:
             self.net.bias.zero_()
         lanes = [SGD(self.net.parameters(), lr=rate) for rate in (self.SMALL, self.LARGE)]
         judge = self.validation_loss if judged else None
-        self.race = hotswap.Race(self.net, lanes, total_steps=STEPS, share=0.3, judge=judge)
+        self.race = hotswap.Race(self.net, lanes, total_steps=self.STEPS, judge=judge)
         self.others: list[Any] = []
         numbers = torch.Generator().manual_seed(3)
         self.few = torch.randn(20, 30, generator=numbers)
@@ -127,10 +127,10 @@ class FineTuning:
 
 
 def test_fine_tuning_on_little_data() -> None:
-    done: Any = check_resumes(FineTuning, (25, 40, 170), STEPS)
+    done: Any = check_resumes(FineTuning, (25, 60, 170), FineTuning.STEPS)
     assert done.race.winner.rates == [FineTuning.SMALL]
     misled = FineTuning(judged=False)
-    misled.run(0, STEPS)
+    misled.run(0, FineTuning.STEPS)
     assert misled.race.winner is not None
     assert misled.race.winner.rates == [FineTuning.LARGE]
     assert misled.validation_loss(misled.net).item() > 1.5 * done.validation_loss(done.net).item()

@@ -62,7 +62,7 @@ class Contest:
         self.values: list[Tensor | float] = []  # the losses of the turn
         self.observed: list[Tensor | float] = []  # the losses since the last step
         self.start: dict[str, Any] | None = None  # the model before the first step
-        self.first_buffers: dict[str, Tensor] | None = None  # the buffers before the first forward pass
+        self.first_values: dict[str, Any] | None = None  # what the first forward pass may change, before it
         self.begun, self.first_loss = False, math.inf
         self.winner: Lane | None = None
         self.scale = 1.0  # by which a scheduler around the race multiplies all rates
@@ -185,14 +185,14 @@ class Contest:
             lane.scale(found)
 
     def begin_values(self) -> None:
-        """Remember the buffers before the first forward pass in training, which changes those of batch norm."""
-        if self.first_buffers is None and not self.begun:
-            self.first_buffers = on_host(dict(self.seat.model.named_buffers()))
+        """Remember what the first forward pass in training may change: batch norm's buffers, or a hidden state."""
+        if self.first_values is None and not self.begun:
+            self.first_values = on_host({"buffers": dict(self.seat.model.named_buffers()), "also": self.seat.also})
 
     def _begin(self) -> None:
         """Park every lane at the start; the first one trains."""
         now = self.seat.saved()
-        self.start = now if self.first_buffers is None else {**now, "buffers": self.first_buffers}
+        self.start = {**now, **(self.first_values or {})}
         for lane in self.racing:
             if callable(train := getattr(lane.optimizer, "train", None)):
                 train()  # as schedulefree's optimizers need it
@@ -200,7 +200,7 @@ class Contest:
         if not self.slots:
             self._end_race()
             self._free()
-        self.begun, self.first_buffers = True, None
+        self.begun, self.first_values = True, None
 
     # --- the end of a turn --------------------------------------------------------------------------------------------
 
