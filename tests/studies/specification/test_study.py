@@ -18,7 +18,6 @@ from hotswap.arms import log_grid
 from hotswap.errors import SettingError
 from hotswap.studies import (
     ALGORITHMS,
-    PAPER,
     AdaDeltaFamily,
     DucbFamily,
     HotSwapFamily,
