@@ -226,6 +226,18 @@ WRONG = {
         TOP + '[network]\nhidden = [64, "32"]\n' + SGD,
         "[network] hidden[1] is '32'; it must be a whole number of at least 1.",
     ),
+    "several mistakes of a table": (
+        TOP + "[sgd]\nlr = [0.1, -1]\nlr_decay = []\nmomentum = [1, 0.5, true]\n",
+        "[sgd] lr[1] is -1; it must be a positive, finite number. Also wrong: lr_decay, momentum[0], momentum[2].",
+    ),
+    "more digits than a float has": (
+        TOP + SGD.replace("0.1", "1" + "0" * 400),
+        "[sgd] lr[0] is 100000",
+    ),
+    "a list without end": (
+        TOP.replace("[0]", str(list(range(100_001)))) + SGD,
+        "seeds has 100001 items; it may have at most 100000.",
+    ),
     "twice in a list": (TOP.replace("[16]", "[16, 16]") + SGD, "batch_sizes[1] is 16 again; give each value once."),
     "not a number": (
         TOP + SGD.replace("[0.1]", "[nan]"),

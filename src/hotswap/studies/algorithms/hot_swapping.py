@@ -15,7 +15,6 @@ from hotswap.rewards import REWARDS, LogReduction, Reward
 from hotswap.searches import SEARCHES, Backtracking, FirstDecrease, Search
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
 from hotswap.studies.algorithms.rates import RatesFamily
-from hotswap.studies.specification.parts import part_of
 from hotswap.studies.specification.settings import (
     FACTOR,
     NOT_NEGATIVE,
@@ -24,6 +23,7 @@ from hotswap.studies.specification.settings import (
     number,
     one,
     one_of,
+    part_of,
     several,
     whole,
     yes_or_no,

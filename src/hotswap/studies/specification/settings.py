@@ -5,20 +5,24 @@
         hidden: tuple[int, ...] = several(whole(1), (500, 300), help="sizes of the hidden layers", distinct=False)
         unit: str = one(one_of(("sigmoid", "tanh")), "sigmoid", help="what a hidden unit does with its input")
 
-They are checked when they are made, and a wrong one is named in one sentence. The same check serves Python and files: a
-dataclass says `SgdFamily: momentum[2] is 1.5; it must be ...`, and whoever built it from a file says the same of the
-place in the file, `study.toml: [sgd] momentum[2] is 1.5; it must be ...`.
+Pydantic checks the values when the object is made; this file puts its findings into one sentence. The same check serves
+Python and files: a dataclass says `SgdFamily: momentum[2] is 1.5; it must be ...`, and a reader of files says the same
+of the place in the file, `study.toml: [sgd] momentum[2] is 1.5; it must be ...`.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cached_property
+from math import inf
 from reprlib import repr as shortened
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hotswap.errors import SettingError
 from hotswap.names import RULE, is_name
@@ -40,6 +44,8 @@ __all__ = [
     "number",
     "one",
     "one_of",
+    "optional",
+    "part_of",
     "plain",
     "plain_name",
     "several",
@@ -48,6 +54,9 @@ __all__ = [
     "word",
     "yes_or_no",
 ]
+
+
+T = TypeVar("T")
 
 
 class FieldError(SettingError):
@@ -61,121 +70,135 @@ class FieldError(SettingError):
         return f"{self.owner} {self.place} {self.problem}"
 
 
+# What a value must be.
+
+
 class Rule:
-    """What one value must be.
+    """What a value must be.
 
     Attributes:
-        words: In words, to follow "it must be"; as a function where they change, such as the names of a registry.
-        read: Gives the value in its one proper form, and raises ValueError on anything else.
-        write: Gives what JSON stores of it.
+        type: The type that pydantic checks, strictly: of numbers, only whole ones become floats where floats are due.
+        write: Gives what JSON stores of the value.
+        item: The rule of each item of a list; of anything else the rule itself.
     """
 
     def __init__(
         self,
+        type: Any,  # noqa: A002
         words: str | Callable[[], str],
-        read: Callable[[object], object],
         write: Callable[[Any], object] = lambda value: value,
+        item: Rule | None = None,
     ) -> None:
-        self._words, self.read, self.write = words, read, write
+        self.type, self._words, self.write, self.item = type, words, write, item or self
 
     @property
     def words(self) -> str:
-        """What it must be."""
+        """The rule in words, to follow "it must be"; computed where it changes, such as the names of a registry."""
         return self._words if isinstance(self._words, str) else self._words()
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Any]:
+        """Pydantic's check."""
+        return TypeAdapter(self.type)
+
+
+def _that(holds: Callable[[Any], bool]) -> AfterValidator:
+    """A validator that lets pass the values for which `holds` is true."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError
+        return value
+
+    return AfterValidator(check)
 
 
 def whole(least: int, most: int | None = None) -> Rule:
     """A whole number; True and 2.0 are none."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError
-        if most is not None and value > most:
-            raise ValueError
-        return int(value)
-
-    return Rule(f"a whole number of at least {least}" + (f" and at most {most}" if most is not None else ""), read)
+    words = f"a whole number of at least {least}" + (f" and at most {most}" if most is not None else "")
+    return Rule(Annotated[int, pydantic.Field(ge=least, le=most)], words)
 
 
 def number(words: str, holds: Callable[[float], bool]) -> Rule:
-    """A number for which `holds` is true; it becomes a float, so that 1 and 1.0 give the same id."""
-
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError  # noqa: TRY004 - a rule has one way to say no
-        try:
-            as_float = float(value) + 0.0  # -0.0 becomes 0.0
-        except OverflowError:
-            as_float = math.inf
-        if not holds(as_float):
-            raise ValueError
-        return as_float
-
-    return Rule(words, read)
+    """A number for which `holds` is true; it becomes a float: 1 and 1.0 give the same id, as do -0.0 and 0.0."""
+    return Rule(Annotated[float, AfterValidator(lambda value: value + 0.0), _that(holds)], words)
 
 
 def one_of(choices: Collection[str]) -> Rule:
     """One of the given strings, such as the names of a registry."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError
-        return value
-
     yours = ", or one that a file of yours registers (hotswap --load FILE.py)" if isinstance(choices, Registry) else ""
-    return Rule(lambda: "one of " + ", ".join(choices) + yours, read)
+    known = Annotated[str, _that(lambda value: value in choices)]
+    return Rule(known, lambda: "one of " + ", ".join(choices) + yours)
 
 
 def plain_name() -> Rule:
     """A name as `hotswap.names` has it."""
-
-    def read(value: object) -> object:
-        if not is_name(value):
-            raise ValueError
-        return value
-
-    return Rule(RULE, read)
+    return Rule(Annotated[str, _that(is_name)], RULE)
 
 
 def yes_or_no() -> Rule:
     """True or False."""
-
-    def read(value: object) -> bool:
-        if not isinstance(value, bool):
-            raise ValueError  # noqa: TRY004 - a rule has one way to say no
-        return value
-
-    return Rule("true or false", read)
+    return Rule(bool, "true or false")
 
 
 def word() -> Rule:
     """A name that can be part of the name of a unit, of a run and of a file."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or re.fullmatch(r"[a-z][a-z0-9_]{0,63}", value) is None:
-            raise ValueError
-        return value
-
     words = "a word of lower-case letters, digits and underscores that begins with a letter, of at most 64 characters"
-    return Rule(words, read)
+    return Rule(Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")], words)
 
 
-def instance_of(*kinds: type) -> Rule:
-    """An object of one of the given classes."""
-
-    def read(value: object) -> object:
-        if not isinstance(value, kinds):
-            raise ValueError  # noqa: TRY004 - a rule has one way to say no
-        return value
-
-    return Rule(f"a {' or '.join(kind.__name__ for kind in kinds)}", read)
+def instance_of(kind: type, write: Callable[[Any], object]) -> Rule:
+    """An object of the given class, which `write` makes a table of."""
+    return Rule(Annotated[kind, pydantic.InstanceOf()], f"a {kind.__name__}", write)  # type: ignore[type-arg]  # of its argument
 
 
-POSITIVE = number("a positive, finite number", lambda x: 0 < x < float("inf"))
-NOT_NEGATIVE = number("a finite number, 0 or more", lambda x: 0 <= x < float("inf"))
+def optional(rule: Rule) -> Rule:
+    """What the rule says, or None."""
+    return Rule(rule.type | None, rule.words, rule.write)
+
+
+POSITIVE = number("a positive, finite number", lambda x: 0 < x < inf)
+NOT_NEGATIVE = number("a finite number, 0 or more", lambda x: 0 <= x < inf)
 FACTOR = number("a number in (0, 1]", lambda x: 0 < x <= 1)
 SHARE = number("a number in [0, 1)", lambda x: 0 <= x < 1)
 COUNT = whole(1)
+
+
+def part_of(registry: Registry[type[T]], kind: type[Any]) -> Rule:
+    """An object of the kind: given as it is, by its name in the registry, or as a table with its name and settings.
+
+    Files store it as the table, with every setting that is not its default: a setting added later changes nothing.
+    """
+
+    def words() -> str:
+        names = f"{', '.join(registry)}, or what a file of yours registers: hotswap --load FILE.py"
+        return f"the name of a {registry.kind} ({names}), or a table with its name and settings"
+
+    def read(value: object) -> object:
+        if isinstance(value, kind):
+            if registry.name_of(type(value)) is None or not is_dataclass(value):
+                raise SettingError(
+                    f"{type(value).__name__} cannot be part of a study: it must be a frozen dataclass that is "
+                    f"registered as a {registry.kind} under a name, by which a study's folder can remember it."
+                )
+            return value
+        table = {"name": value} if isinstance(value, str) else value
+        if not isinstance(table, Mapping) or table.get("name") not in tuple(registry):
+            raise ValueError
+        part = f"{registry.kind} {table['name']!r}"
+        try:
+            return build(registry[table["name"]], {key: table[key] for key in table if key != "name"}, part)  # type: ignore[type-var]  # a dataclass
+        except TypeError as error:
+            raise SettingError(f"{part} does not take these settings ({error}).") from error
+
+    def write(part: Any) -> dict[str, Any]:
+        differing = {item.name: value for item in fields(part) if (value := getattr(part, item.name)) != item.default}
+        return {"name": registry.name_of(type(part)), **differing}
+
+    return Rule(Annotated[Any, BeforeValidator(read)], words, write)
+
+
+# Fields of settings.
 
 
 @dataclass(frozen=True)
@@ -183,20 +206,16 @@ class Setting:
     """What is known of one field of `Settings` beside its default.
 
     Attributes:
-        rule: What it must be; of a list, what each item must be.
+        rule: What it must be.
         help: What it means, for the commented example of a study and for documentation.
-        several: Whether it is a list.
-        distinct: Whether a list may not repeat an item.
         short: How its value is written in the ids of runs, if it varies between them: `lr` as in `sgd-b64-lr0.1-s0`.
-        example: What the example of a study shows where there is no default.
+        example: What the example of a study shows where it is not the default.
         added: Whether it came after the first release. It is then left out of fingerprints while it has its default,
             so that studies from before keep theirs.
     """
 
     rule: Rule
     help: str
-    several: bool = False
-    distinct: bool = True
     short: str | None = None
     example: object = None
     added: bool = False
@@ -214,15 +233,51 @@ def several(
     help: str,  # noqa: A002
     short: str | None = None,
     distinct: bool = True,
+    empty: bool = False,
     example: object = None,
     added: bool = False,
 ) -> Any:
-    """A field of `Settings` that is a list of values. With `short`, a study has a run for each of them."""
-    known = Setting(rule, help, several=True, distinct=distinct, short=short, example=example, added=added)
-    return field(default=default, metadata={_SETTING: known})
+    """A field of `Settings` that is a list, which becomes a tuple. With `short`, a study has a run for each item.
+
+    It may repeat an item where it need not be `distinct`, and may have none where it may be `empty`.
+    """
+    items: Any = Annotated[tuple[rule.type, ...], BeforeValidator(_as_tuple)]  # type: ignore[name-defined]
+    items = items if empty else Annotated[items, AfterValidator(_some)]
+    items = Annotated[items, AfterValidator(_once_each)] if distinct else items
+    listed = Rule(items, rule.words, lambda values: [rule.write(value) for value in values], item=rule)
+    return field(default=default, metadata={_SETTING: Setting(listed, help, short, example, added)})
 
 
 _SETTING = "hotswap"
+
+
+MOST = 100_000
+"""The most items of a list. It is checked before any item is."""
+
+
+def _as_tuple(value: object) -> object:
+    if isinstance(value, (list, tuple)) and len(value) > MOST:
+        raise PydanticCustomError(
+            "too_many", "has {count} items; it may have at most {most}.", {"count": len(value), "most": MOST}
+        )
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _some(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not items:
+        raise PydanticCustomError("empty", "is empty")
+    return items
+
+
+def _once_each(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    seen = set()
+    for i, item in enumerate(items):
+        if item in seen:
+            raise PydanticCustomError(
+                "repeated", "is {again} again; give each value once.", {"again": shortened(item), "item": i}
+            )
+        seen.add(item)
+    return items
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,11 +286,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check = Check(self)
-        for name, setting in self.schema().items():
-            if setting.several:
-                check.several(name, setting.rule, distinct=setting.distinct)
-            else:
-                check.one(name, setting.rule)
+        check.all({name: setting.rule for name, setting in self.schema().items()})
         self.check(check)
 
     def check(self, check: Check) -> None:
@@ -253,11 +304,11 @@ class Settings:
     def decisive(self) -> dict[str, Any]:
         """What a fingerprint is made of: every setting, but of those that were added later only what is no default."""
         defaults = {item.name: item.default for item in fields(self)}
-        stored, schema = self.stored(), self.schema()
+        added = {name for name, setting in self.schema().items() if setting.added}
         return {
             name: value
-            for name, value in stored.items()
-            if not schema[name].added or getattr(self, name) != defaults[name]
+            for name, value in self.stored().items()
+            if name not in added or getattr(self, name) != defaults[name]
         }
 
 
@@ -268,38 +319,57 @@ class Check:
         self._target = target
         self.owner = f"{type(target).__name__}:"
 
-    def one(self, field: str, rule: Rule) -> None:
-        """The field is one value."""
-        self._store(field, self.read(field, getattr(self._target, field), rule))
-
-    def several(self, field: str, rule: Rule, *, distinct: bool = True, empty: bool = False) -> None:
-        """The field is a sequence of values; it becomes a tuple."""
-        values = getattr(self._target, field)
-        if not isinstance(values, (tuple, list)):
-            raise self.error(field, f"is {shortened(values)}; it must be a list, each item {rule.words}.")
-        if not values and not empty:
-            raise self.error(field, f"is empty; it must have at least one item, {rule.words}.")
-        items = tuple(self.read(f"{field}[{i}]", value, rule) for i, value in enumerate(values))
-        for i, item in enumerate(items):
-            if distinct and item in items[:i]:
-                raise self.error(f"{field}[{i}]", f"is {shortened(item)} again; give each value once.")
-        self._store(field, items)
-
     def error(self, place: str, problem: str) -> FieldError:
         """What to raise about the object being made."""
         return FieldError(self.owner, place, problem)
 
-    def read(self, place: str, value: object, rule: Rule) -> Any:
-        """A value in its proper form, or the error that says what it must be."""
-        try:
-            return rule.read(value)
-        except SettingError as wrong:  # of something with settings of its own, which has said what is wrong
-            raise self.error(place, f"cannot be used: {wrong}") from None
-        except ValueError:
-            raise self.error(place, f"is {shortened(value)}; it must be {rule.words}.") from None
+    def one(self, field: str, rule: Rule) -> None:
+        """One field."""
+        self.all({field: rule})
 
-    def _store(self, field: str, value: object) -> None:
-        object.__setattr__(self._target, field, value)
+    def all(self, rules: Mapping[str, Rule]) -> None:
+        """The fields of these names."""
+        values = self.read({name: getattr(self._target, name) for name in rules}, rules)
+        for name, value in values.items():
+            object.__setattr__(self._target, name, value)
+
+    def read(self, values: Mapping[str, object], rules: Mapping[str, Rule]) -> dict[str, Any]:
+        """Values in their proper forms.
+
+        Raises:
+            FieldError: Some are wrong. The sentence says what is wrong with the first, and names the others.
+        """
+        proper: dict[str, Any] = {}
+        wrong: list[tuple[str, str]] = []
+        for name, value in values.items():
+            try:
+                proper[name] = rules[name].adapter.validate_python(value, strict=True)
+            except pydantic.ValidationError as error:
+                wrong += [_told(name, found, rules[name].words) for found in error.errors(include_url=False)]
+        if wrong:
+            (place, problem), *others = wrong
+            also = f" Also wrong: {', '.join(place for place, _ in others)}." if others else ""
+            raise self.error(place, problem + also)
+        return proper
+
+
+def _told(field: str, found: ErrorDetails, words: str) -> tuple[str, str]:
+    """The place of what pydantic has found, and what is wrong there."""
+    value, context = found["input"], found.get("ctx", {})
+    items = [*found["loc"], *([context["item"]] if "item" in context else [])]
+    place = field + "".join(f"[{i}]" for i in items if isinstance(i, int))
+    if found["type"] in ("repeated", "too_many"):
+        return place, found["msg"]
+    if found["type"] == "tuple_type":
+        return place, f"is {shortened(value)}; it must be a list, each item {words}."
+    if found["type"] == "empty":
+        return place, f"is empty; it must have at least one item, {words}."
+    if isinstance(context.get("error"), SettingError):  # of something with settings of its own, which has said it
+        return place, f"cannot be used: {context['error']}"
+    return place, f"is {shortened(value)}; it must be {words}."
+
+
+# Settings from tables.
 
 
 class Dataclass(Protocol):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
+
+import pydantic
 
 from hotswap.data import DATASETS
 from hotswap.errors import SettingError
@@ -17,11 +18,14 @@ from hotswap.studies.specification.settings import (
     COUNT,
     Check,
     Rule,
+    Settings,
     build,
     instance_of,
+    one,
     one_of,
-    plain,
+    optional,
     plain_name,
+    several,
     whole,
     word,
 )
@@ -32,18 +36,13 @@ FINGERPRINT_VERSION = 1
 """The rule by which fingerprints are computed; files that do not name one were written by number 1. A setting that is
 added with a default does not change the rule."""
 
-SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
-
 T = TypeVar("T")
 
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError
-    return value  # a whole number stays one
-
-
-FINITE = Rule("a finite number", _finite)
+SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
+FINITE = Rule(int | Annotated[float, pydantic.Field(allow_inf_nan=False)], "a finite number")  # a whole one stays one
+NETWORK = instance_of(Network, write=lambda network: network.to_dict())
+FAMILY = instance_of(Family, write=lambda family: family.to_dict())
+RUN = {"algorithm": word(), "batch_size": COUNT, "seed": SEED}
 
 
 @dataclass(frozen=True, init=False)
@@ -72,15 +71,11 @@ class RunSpec:
         varied: Iterable[tuple[str, float]] = (),
         **settings: float | None,
     ) -> None:
-        given = {**dict(varied), **settings}
-        values = {"algorithm": algorithm, "batch_size": batch_size, "seed": seed}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
         check = Check(self)
-        check.one("algorithm", word())
-        check.one("batch_size", COUNT)
-        check.one("seed", SEED)
-        object.__setattr__(self, "varied", tuple(_settings(algorithm, given, check).items()))
+        values = check.read({"algorithm": algorithm, "batch_size": batch_size, "seed": seed}, RUN)
+        given = {**dict(varied), **settings}
+        for name, value in {**values, "varied": tuple(_settings(algorithm, given, check).items())}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def settings(self) -> dict[str, float]:
@@ -108,16 +103,16 @@ def _settings(algorithm: str, given: Mapping[str, float | None], check: Check) -
     """The settings of a run in the order of its algorithm's, each in its proper form."""
     kind = ALGORITHMS.get(algorithm)
     if kind is None:  # a family with a name of its own, which has given each setting its proper form
-        return {name: check.read(name, value, FINITE) for name, value in given.items()}
+        return check.read(given, dict.fromkeys(given, FINITE))
     schema, expected = kind.schema(), kind.varied()
     for name, value in given.items():
         if name not in expected and value is not None:
             raise check.error(name, f"is {value!r}; it must be None for {algorithm}.")
-    return {name: check.read(name, given.get(name), schema[name].rule) for name in expected}
+    return check.read({name: given.get(name) for name in expected}, {name: schema[name].rule.item for name in expected})
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudySpec:
+class StudySpec(Settings):
     """Which runs there are, and everything that decides what comes out of each.
 
     Attributes:
@@ -133,30 +128,25 @@ class StudySpec:
         set_aside: Families of the whole study of which this is a part: not run here, but part of the fingerprint.
     """
 
-    name: str
-    dataset: str = "mnist"
-    train_images: int | None = 50_000
-    network: Network = NetworkSpec()  # noqa: RUF009  # frozen
-    families: tuple[Family, ...]
-    batch_sizes: tuple[int, ...]
-    seeds: tuple[int, ...]
-    epochs: int
-    data_seed: int = 0
-    set_aside: tuple[Family, ...] = ()
+    name: str = one(plain_name(), help="what it is called", example="digits")
+    dataset: str = one(one_of(DATASETS), "mnist", help="{datasets}", example="digits")
+    train_images: int | None = one(
+        optional(COUNT), 50_000, help="the first so many training images; leave it out for all of them", example=1400
+    )
+    network: Network = one(NETWORK, NetworkSpec(), help="what is trained")
+    families: tuple[Family, ...] = several(FAMILY, help="the algorithms", distinct=False)
+    batch_sizes: tuple[int, ...] = several(
+        COUNT,
+        help="minibatches are always full: what is left over at an epoch's end waits for the next shuffle",
+        example=(32, 64),
+    )
+    seeds: tuple[int, ...] = several(SEED, help="one weight initialisation each", example=(0, 1, 2))
+    epochs: int = one(COUNT, help="how long each run trains", example=30)
+    data_seed: int = one(SEED, 0, help="the order of the data, the same for every run")
+    set_aside: tuple[Family, ...] = several(FAMILY, (), help="families of the whole study", distinct=False, empty=True)
 
-    def __post_init__(self) -> None:
-        check = Check(self)
-        check.one("name", plain_name())
-        check.one("dataset", one_of(DATASETS))
-        if self.train_images is not None:
-            check.one("train_images", COUNT)
-        check.one("network", instance_of(Network))
-        check.several("families", instance_of(Family))
-        check.several("batch_sizes", COUNT)
-        check.several("seeds", SEED)
-        check.one("epochs", COUNT)
-        check.one("data_seed", SEED)
-        check.several("set_aside", instance_of(Family), empty=True)
+    def check(self, check: Check) -> None:
+        """See `Settings.check`."""
         self._check_one_family_each(check)
         self._check_minibatches_are_full(check)
 
@@ -236,13 +226,7 @@ class StudySpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The study as JSON has it; `from_dict` is the way back."""
-        stored: dict[str, Any] = plain(
-            {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _OBJECTS}
-        )
-        stored["network"] = self.network.to_dict()
-        stored["families"] = [family.to_dict() for family in self.families]
-        stored["set_aside"] = [family.to_dict() for family in self.set_aside]
-        return stored
+        return self.stored()
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StudySpec:
@@ -262,10 +246,11 @@ class StudySpec:
         Results with the same fingerprint belong together: which batch sizes, seeds, grid values and epochs were
         chosen says which results there are, not what they are, and a name says nothing at all.
         """
-        canonical = json.dumps(self._decisive(), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self.decisive(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
-    def _decisive(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, Any]:
+        """See `Settings.decisive`."""
         constants = {family.name: family.constants() for family in self.families + self.set_aside}
         return {
             "dataset": self.dataset,
@@ -277,7 +262,7 @@ class StudySpec:
 
     def differences(self, other: StudySpec) -> list[str]:
         """What makes the fingerprints of two studies different: `network hidden is [500], not [100]`."""
-        own, others = (_flat(json.loads(json.dumps(study._decisive()))) for study in (self, other))
+        own, others = (_flat(json.loads(json.dumps(study.decisive()))) for study in (self, other))
         return [
             f"{name} is {own.get(name, 'not there')}, not {others.get(name, 'there')}"
             for name in dict.fromkeys((*own, *others))
@@ -292,9 +277,6 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         path = before if name == "families" else f"{before} {name}".strip()
         found |= _flat(value, path) if isinstance(value, dict) and value else {path: value}
     return found
-
-
-_OBJECTS = ("network", "families", "set_aside")
 
 
 def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple[T, ...]:

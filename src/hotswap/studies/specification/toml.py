@@ -22,7 +22,10 @@ from hotswap.studies.specification.study import StudySpec
 
 __all__ = ["EXAMPLE", "example", "load_study"]
 
-KEYS = ("name", "dataset", "train_images", "batch_sizes", "seeds", "epochs", "data_seed")
+TABLES = ("network", "families", "set_aside")
+"""What `StudySpec` holds and a file writes as tables, or not at all."""
+
+KEYS = tuple(name for name in StudySpec.schema() if name not in TABLES)
 
 
 def load_study(path: str | os.PathLike[str]) -> StudySpec:
@@ -114,14 +117,8 @@ def _headings(names: tuple[str, ...]) -> str:
 _TOP = """\
 # A study: every algorithm below, with every batch size, from every seed.
 
-name = "digits"
-dataset = "digits"        # {datasets}
-train_images = 1_400      # the first so many training images; leave it out for all of them
-batch_sizes = [32, 64]    # minibatches are always full: what is left over at an epoch's end waits for the next shuffle
-seeds = [0, 1, 2]         # one weight initialisation each
-epochs = 30
-data_seed = 0             # the order of the data, the same for every run
-
+"""
+_NETWORK = """
 [network]                 # a perceptron, unless its name is another: {networks}
 """
 _ALGORITHMS = """
@@ -133,9 +130,9 @@ _ALGORITHMS = """
 
 def example() -> str:
     """A commented study, small enough for a laptop, with every key of every algorithm that there is."""
-    names = ", ".join(f'"{name}"' for name in DATASETS)
     networks = ", ".join(f'name = "{name}"' for name in NETWORKS if name != NetworkSpec.network)
-    text = _TOP.format(datasets=names, networks=networks) + _settings(NetworkSpec) + _ALGORITHMS
+    top = _TOP + _settings(StudySpec).replace("{datasets}", ", ".join(f'"{name}"' for name in DATASETS))
+    text = top + _NETWORK.format(networks=networks) + _settings(NetworkSpec) + _ALGORITHMS
     for name, kind in ALGORITHMS.items():
         text += f"\n{f'[{name}]':<25} # {(kind.__doc__ or kind.label).partition(chr(10))[0]}\n{_settings(kind)}"
     return text
@@ -146,6 +143,8 @@ def _settings(kind: type[Settings]) -> str:
     defaults = {item.name: item.default for item in fields(kind)}
     lines = []
     for name, setting in kind.schema().items():
+        if name in TABLES:
+            continue
         value = defaults[name] if setting.example is None else setting.example
         if value is MISSING:
             raise SettingError(f"{kind.__name__}: {name} has neither a default nor an example.")
