@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.race import checkpoint
 from hotswap.race.contest import Contest
+from hotswap.race.distributed import entries, is_distributed, rebuilt
 from hotswap.race.following import base_of, scale_of
 from hotswap.race.interrupts import Uninterrupted
 from hotswap.race.judging import Plan, plan
@@ -135,8 +137,12 @@ class Race(Optimizer):
 
     @property
     def state(self) -> Any:
-        """The state of the optimizer that has the model."""
-        return self._contest.here.optimizer.state
+        """The state of the optimizer that has the model.
+
+        It is never empty: `torch.distributed.checkpoint` would take a step to fill it.
+        """
+        state = self._contest.here.optimizer.state
+        return state or defaultdict(dict, {self._contest.seat.weights[0]: {}})
 
     @state.setter
     def state(self, _: Any) -> None:  # torch's constructor sets an empty one
@@ -285,11 +291,16 @@ class Race(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """All of the race: lanes, weights that train, averages, state. Load the model's checkpoint before it."""
         self._adopt()
-        return {**super().state_dict(), "state": {}, KEY: checkpoint.save(self._contest)}
+        saved = checkpoint.save(self._contest)
+        return {**super().state_dict(), "state": entries(self._contest, saved), KEY: saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on exactly where another race was; nothing changes if the checkpoint does not fit."""
         self._adopt()
+        if is_distributed(state_dict):
+            state_dict = {**state_dict, KEY: rebuilt(self._contest, state_dict)}
+            if state_dict[KEY] is None:  # the race had not begun, and nor has this one
+                return
         saved, groups = opened(state_dict, len(self.param_groups))
         saved = checkpoint.checked(saved, self._contest)
         with Uninterrupted():

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from hotswap.race.processes import is_sharded, local, shared_like
 
-__all__ = ["copied", "hosted", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer"]
+__all__ = ["copied", "hosted", "marked", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer"]
 
 NUMBER = "number on the device"
 """Marks a tensor without dimensions, such as a counter of steps, which was on the device and not on the host."""
@@ -57,7 +57,7 @@ def copied(thing: Any, copy: Callable[[Tensor, Any], Any], old: Any = None) -> A
     return thing
 
 
-def _marked(tensor: Any, old: Any = None) -> Any:
+def marked(tensor: Any, old: Any = None) -> Any:
     """A copy in the host's memory, marked where it says too little of the tensor."""
     earlier = old if isinstance(old, dict) else {}
     if is_sharded(tensor):
@@ -69,7 +69,7 @@ def _marked(tensor: Any, old: Any = None) -> Any:
 
 
 def _restored(saved: Any, beside: Tensor, present: Any) -> Any:
-    """What `_marked` copies were made of, on the device of a parameter, in the memory of `present` where it fits."""
+    """What `marked` copies were made of, on the device of a parameter, in the memory of `present` where it fits."""
     if isinstance(saved, Tensor):
         where = beside.device if saved.ndim else torch.device("cpu")  # counters of steps may stay on the host
         return _written(saved, present, where)
@@ -109,7 +109,7 @@ def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> 
         "attributes": _attributes(optimizer),
     }
     inner = {name: saved_optimizer(one, (old or {}).get("inner", {}).get(name)) for name, one in wrapped(optimizer)}
-    return {**copied(now, _marked, old), "inner": inner}
+    return {**copied(now, marked, old), "inner": inner}
 
 
 def _attributes(optimizer: Optimizer) -> dict[str, Any]:

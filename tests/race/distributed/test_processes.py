@@ -99,3 +99,14 @@ def test_losses_that_are_odd_in_one_process_count_in_all(run: Run, tmp_path: Pat
 def test_the_first_way_of_sharding_is_refused(run: Run, tmp_path: Path) -> None:
     for result in run("flattened", tmp_path):
         assert "shard the model with torch.distributed.fsdp.fully_shard" in result["refused"]
+
+
+def test_distributed_checkpoints_before_and_after_a_race_are_exact_and_move_no_weight(run: Run, tmp_path: Path) -> None:
+    for result in run("checkpoints", tmp_path):
+        assert "only supports" in result.pop("flattened")
+        assert "more than two tensors of each parameter's shape" in result.pop("strange")
+        assert len(result) == 4
+        for name, found in result.items():
+            assert found["exact"] == [True, True], name
+            assert found["unmoved"] == [True, True, True], name
+            assert "let each process save optimizer.state_dict() with torch.save" in found["said"], name

@@ -17,7 +17,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
@@ -125,7 +127,7 @@ def counted_collectives() -> Iterator[list[int]]:
 def raised(work: Callable[[], Any]) -> str:
     try:
         work()
-    except (HotSwapError, ValueError, KeyError) as error:
+    except (HotSwapError, ValueError, KeyError, NotImplementedError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
@@ -336,6 +338,60 @@ def flattened(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return {"refused": raised(lambda: step(net, race, minibatches(rank, 1)[0]))}
 
 
+def checkpoints(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """Distributed checkpoints before and after a race go on exactly; in a race they are refused in a sentence."""
+    found: dict[str, Any] = {}
+    for name, make in {"fsdp": sharded, "ddp": network}.items():
+        for full in (False, True):
+            options = StateDictOptions(full_state_dict=full)
+            found[f"{name}, {full}"] = _through_checkpoints(rank, name, make, options, folder / f"{name}-{full}")
+    net = sharded()
+    race = hotswap.Race(net, [AdamW(net.parameters(), amsgrad=True)], total_steps=STEPS)
+    options = StateDictOptions(flatten_optimizer_state_dict=True)
+    found["flattened"] = raised(lambda: get_state_dict(net, race, options=options))
+    step(net, race, minibatches(rank, 1)[0])
+    found["strange"] = raised(lambda: get_state_dict(net, race))
+    return found
+
+
+def _through_checkpoints(
+    rank: int, name: str, make: Callable[[], nn.Sequential], options: StateDictOptions, folder: Path
+) -> dict[str, Any]:
+    def begun() -> tuple[nn.Sequential, nn.Module, hotswap.Race]:
+        net = make()
+        return net, DistributedDataParallel(net) if name == "ddp" else net, race_of(net)
+
+    batches = minibatches(rank)
+    net, model, race = begun()
+    exact, unmoved, said = [], [], ""
+    for number, batch in enumerate(batches):
+        if number in (0, 10, 85):
+            before = whole(net.parameters())
+            try:
+                weights, state = get_state_dict(net, race, options=options)
+                dcp.save({"model": weights, "optimizer": state}, checkpoint_id=str(folder / str(number)))
+            except KeyError as error:
+                said = str(error)
+            unmoved.append(torch.equal(before, whole(net.parameters())))
+        step(model, race, batch)
+    end = whole(net.parameters())
+    for number in (0, 85):
+        net, model, race = begun()
+        with torch.no_grad():
+            for p in net.parameters():
+                p.mul_(2)
+        weights, state = get_state_dict(net, race, options=options)
+        loaded = {"model": weights, "optimizer": state}
+        dcp.load(loaded, checkpoint_id=str(folder / str(number)))
+        set_state_dict(
+            net, race, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"], options=options
+        )
+        for batch in batches[number:]:
+            step(model, race, batch)
+        exact.append(torch.equal(end, whole(net.parameters())))
+    return {"exact": exact, "unmoved": unmoved, "said": said}
+
+
 TASKS: dict[str, Callable[[int, int, Path], Any]] = {
     "ddp": ddp,
     "replicas": replicas,
@@ -345,6 +401,7 @@ TASKS: dict[str, Callable[[int, int, Path], Any]] = {
     "judged": judged,
     "odd_losses": odd_losses,
     "flattened": flattened,
+    "checkpoints": checkpoints,
 }
 
 
