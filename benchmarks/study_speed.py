@@ -19,9 +19,9 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks.measuring import describe, devices, keep, seconds
-from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
+from hotswap import Arms, Backtracking, DiscountedUCB, HotSwapSGD, log_grid
 from hotswap.data import load_mnist
-from hotswap.ensemble import Ensemble, HotSwapped, Mlp, Sgd, TrainingData, Update
+from hotswap.ensemble import Ensemble, HotSwapped, Mlp, Sgd, TrainingData, Update, Variant
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
 from hotswap.studies import PAPER, AdaDeltaFamily
 
@@ -45,7 +45,8 @@ def build(kind: str, runs: int, device: torch.device) -> Update:
     theta = model.initial(range(runs)).to(device)
     if kind == "adadelta":
         return AdaDeltaFamily().update(model, theta, ())
-    return HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
+    variant = Variant(Arms.of({"lr": log_grid()}), DiscountedUCB(), Backtracking())
+    return HotSwapped(model, theta, [(variant, len(theta))])
 
 
 def step_seconds(kind: str, runs: int, batch: int, data: TrainingData, steps: int) -> float:

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from hotswap.data import load_digits
-from hotswap.ensemble.updates import AdamDirection
+from hotswap.ensemble import AdamDirection
 from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
 from hotswap.optim import HotSwap
@@ -28,7 +28,6 @@ def test_adam_is_what_the_studies_trained(study: StudySpec) -> None:
     assert trained.direction == AdamDirection(*defaults["betas"], eps=defaults["eps"])
     assert defaults["weight_decay"] == 0
     assert trained.pace.always
-    assert trained.guard is None
     assert trained.next_weight == 0
 
 

@@ -61,7 +61,7 @@ def compared(found: Results) -> Comparison:
 
 def varied() -> str:
     """What each family of the study changes, by group; known before it was run."""
-    families = [family for family in EXTENSIONS.families if isinstance(family, HotSwapFamily)]
+    families = [f for f in (*EXTENSIONS.families, *EXTENSIONS.set_aside) if isinstance(f, HotSwapFamily)]
     paper = families[0]
     rows = [
         (title, f"`{family.name}`", changes(family, paper))

@@ -27,8 +27,7 @@ from hotswap import (
     log_grid,
 )
 from hotswap.bandits import BANDITS
-from hotswap.ensemble import HotSwapped, Mlp
-from hotswap.ensemble.updates import hot_swapped as module
+from hotswap.ensemble import HotSwapped, Mlp, Variant
 from hotswap.states import arrays_of
 from tests.ensemble.helpers import SIZES, D
 from tests.ensemble.helpers import train as train_all
@@ -107,9 +106,9 @@ def test_a_fixed_rate_is_where_every_step_starts() -> None:
 
 def ensemble(bandit: Bandit, seeds: list[int], **options: Any) -> HotSwapped:
     network = Mlp(SIZES)
-    told = bandit.knowing(Arms.of({"lr": RATES}))
     search = FirstDecrease(headroom=1) if isinstance(bandit, Exp3S) else Backtracking()
-    return HotSwapped(network, network.initial(seeds).to(D), RATES, told, search, seeds=seeds, **options)
+    variant = Variant(Arms.of({"lr": RATES}), bandit, search)
+    return HotSwapped(network, network.initial(seeds).to(D), [(variant, len(seeds))], seeds, **options)
 
 
 @pytest.mark.parametrize("bandit", [*ALL, FactoredBandit(UCB1())], ids=repr)
@@ -124,17 +123,6 @@ def test_in_an_ensemble(bandit: Bandit) -> None:
     assert together.tally.arms.sum() > 40  # of 80 steps
     for name, tensor in arrays_of(together.learned).items():
         torch.testing.assert_close(arrays_of(alone.learned)[name][0], tensor[1], rtol=1e-9, atol=1e-12, msg=name)
-
-
-@pytest.mark.parametrize("bandit", [SlidingWindowUCB(window=60), Exp3S()], ids=repr)  # the others: below, in less time
-def test_an_ensemble_that_compiles_without_a_break(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch._dynamo.reset()
-    plain, traced = ensemble(bandit, [0, 1]), ensemble(bandit, [0, 1])
-    train_all(plain, count=100)
-    monkeypatch.setattr(module, "fused", lambda f, like: torch.compile(f, backend="eager", fullgraph=True))
-    train_all(traced, count=100)
-    assert torch.equal(plain.theta, traced.theta)
-    torch._dynamo.reset()
 
 
 TRACED: list[Bandit] = [

@@ -1,4 +1,4 @@
-"""vSGD as an optimizer. Its numbers are those of tests/ensemble/updates/test_vsgd.py."""
+"""vSGD as an optimizer. Its numbers are those of tests/ensemble/test_vsgd.py."""
 
 from __future__ import annotations
 

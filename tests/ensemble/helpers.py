@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hotswap import Backtracking, DiscountedUCB, log_grid
-from hotswap.ensemble import Ensemble, EpochTally, FunctionalModel, HotSwapped, Mlp, Model, Sgd, TrainingData, Update
+from hotswap import Arms, Backtracking, DiscountedUCB, log_grid
+from hotswap.ensemble import (
+    Ensemble,
+    EpochTally,
+    FunctionalModel,
+    HotSwapped,
+    Mlp,
+    Model,
+    Sgd,
+    TrainingData,
+    Update,
+    Variant,
+)
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import AdaDeltaFamily
 
@@ -26,9 +36,9 @@ def data(count: int = 2000) -> TrainingData:
     return TrainingData(x[:count], y[:count], x[count:], y[count:])
 
 
-def batches(epochs: int = 1, data_seed: int = 5) -> list[tuple[Tensor, Tensor]]:
+def batches(epochs: int = 1, data_seed: int = 5, count: int = 2000) -> list[tuple[Tensor, Tensor]]:
     """The minibatches an ensemble would see."""
-    held, made = data(), []
+    held, made = data(count), []
     for epoch in range(epochs):
         shuffle = torch.Generator().manual_seed(data_seed * 1_000_003 + epoch)
         order = torch.randperm(len(held.train_x), generator=shuffle).view(-1, BATCH)
@@ -63,9 +73,9 @@ def flat(network: nn.Module, like: str) -> Tensor:
     return Mlp(SIZES).flatten(network)
 
 
-def hot_swapped(model: Model, seeds: list[int], block: tuple[int, int] = (4, 8), search: Any = None) -> HotSwapped:
-    theta = model.initial(seeds).to(D)
-    return HotSwapped(model, theta, log_grid(), DiscountedUCB(), search or Backtracking(), block=block)
+def hot_swapped(model: Model, seeds: list[int], device: str = "cpu") -> HotSwapped:
+    variant = Variant(Arms.of({"lr": log_grid()}), DiscountedUCB(), Backtracking())
+    return HotSwapped(model, model.initial(seeds).to(device, D), [(variant, len(seeds))])
 
 
 SGD_RUNS = [(0.3, 0.9, 0.9), (0.1, 1.0, 0.9), (0.3, 0.5, 0.5), (1.0, 0.99, 0.0), (0.03, 1.0, 0.0)]  # rate, decay, μ

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from hotswap import Backtracking, DiscountedUCB, log_grid
 from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Mlp, Sgd, TrainingData, Update, Vsgd
 from hotswap.networks import Activation, multilayer_perceptron
 from tests.ensemble.helpers import (
@@ -126,7 +125,7 @@ def test_cuda_graphs_do_what_the_cpu_does(kind: str) -> None:
         elif kind == "vsgd":
             update = Vsgd(model, theta)
         else:
-            update = HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
+            update = hot_swapped(model, [0, 1, 2], device)
         held = data()
         moved = TrainingData(*(t.to(device) for t in (held.train_x, held.train_y, held.test_x, held.test_y)))
         ensemble = Ensemble(update, moved, BATCH, data_seed=5)

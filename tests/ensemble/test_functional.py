@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
-from hotswap import Backtracking, DiscountedUCB, HotSwapSGD, log_grid
-from hotswap.ensemble import Ensemble, FunctionalModel, HotSwapped, Sgd, TrainingData, Update
+from hotswap import HotSwapSGD
+from hotswap.ensemble import Ensemble, FunctionalModel, Sgd, TrainingData, Update
 from hotswap.errors import UnsupportedError
 from hotswap.networks import convolutional
-from tests.ensemble.helpers import adadelta
+from tests.ensemble.helpers import adadelta, hot_swapped
 
 D = torch.float64
 SHAPE = (2, 6, 5)
@@ -95,7 +95,7 @@ def test_adadelta_of_a_convolution_with_batch_norm_is_pytorchs() -> None:
 
 def test_hot_swapping_a_convolution_with_batch_norm_is_the_optimizers() -> None:
     model = FunctionalModel(build)
-    update = HotSwapped(model, model.initial(SEEDS).to(D), log_grid(), DiscountedUCB(), Backtracking())
+    update = hot_swapped(model, SEEDS)
     ensemble = train(update)
     for run, seed in enumerate(SEEDS):
         network = build(seed).to(D)
@@ -253,10 +253,9 @@ def test_cuda_graphs_of_a_convolution_do_what_the_cpu_does() -> None:
     results = []
     for device in ("cpu", "cuda"):
         model = FunctionalModel(build)
-        theta = model.initial(SEEDS).to(device, D)
         held = data()
         moved = TrainingData(*(t.to(device) for t in (held.train_x, held.train_y, held.test_x, held.test_y)))
-        update = HotSwapped(model, theta, log_grid(), DiscountedUCB(), Backtracking())
+        update = hot_swapped(model, SEEDS, device)
         ensemble = Ensemble(update, moved, BATCH, data_seed=5)
         for epoch in range(2):
             ensemble.train_epoch(epoch)

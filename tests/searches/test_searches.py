@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import hotswap.searches
 from hotswap import (
     Armijo,
+    Arms,
     Backtracking,
     BothWays,
     DiscountedUCB,
@@ -25,7 +26,7 @@ from hotswap import (
     SettingError,
 )
 from hotswap.arrays import namespace
-from hotswap.ensemble import Ensemble, HotSwapped, Mlp, TrainingData
+from hotswap.ensemble import Ensemble, HotSwapped, Mlp, TrainingData, Variant
 from hotswap.searches import DownwardSearch
 from hotswap.testing import check_search
 from tests.searches.helpers import check_walks, shown, walk_through
@@ -316,7 +317,9 @@ def test_a_search_without_end_is_broken_off() -> None:
         optimizer.step(lambda: parameter @ parameter)
     assert parameter.tolist() == [1.0] * 3
     model = Mlp((4, 3))
-    update = HotSwapped(model, model.initial([0]), [1.0, 0.1], DiscountedUCB(), Endless())
+    update = HotSwapped(
+        model, model.initial([0]), [(Variant(Arms.of({"lr": [1.0, 0.1]}), DiscountedUCB(), Endless()), 1)]
+    )
     x, y = torch.ones(8, 4), torch.zeros(8, dtype=torch.int64)
     with pytest.raises(SettingError, match="Endless has not ended"):
         Ensemble(update, TrainingData(x, y, x, y), 4, data_seed=0).train_epoch(0)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from hotswap.ensemble.updates.vsgd import SLOTS, begin_averages, shift_of, vsgd_step
+from hotswap.ensemble.vsgd import SLOTS, begin_averages, shift_of, vsgd_step
 from hotswap.errors import ClosureError, SettingError
 from hotswap.optim.adapters import Closure
 from hotswap.optim.probing.closures import as_trial, run_gradient_pass
@@ -21,7 +21,7 @@ __all__ = ["VSGD"]
 class VSGD(Optimizer):
     """Stochastic gradient descent with a rate for each parameter that is estimated while training.
 
-    `hotswap.ensemble.updates.vsgd` has the formulae, the papers they are from (Schaul, Zhang and LeCun, 2013; Schaul
+    `hotswap.ensemble.vsgd` has the formulae, the papers they are from (Schaul, Zhang and LeCun, 2013; Schaul
     and LeCun, 2013) and what was decided where these leave a detail open. There is no learning rate to set.
 
     A step evaluates the closure twice, with its backward: at θ, and at θ + ḡ on the same minibatch. Random numbers and

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as load_bytes
 from safetensors.torch import save as as_bytes
@@ -25,8 +24,7 @@ from hotswap.files import replacing, write_text
 __all__ = ["Snapshot", "from_bytes", "latest_bytes", "load_kept", "load_latest", "save", "save_bytes", "to_bytes"]
 
 KEPT = 2
-FORMAT = 4  # how tensors are laid out and named; the fields of the bandit's state have a prefix since 4
-READABLE = (3, FORMAT)
+FORMAT = 4  # how tensors are laid out and named
 
 
 class Snapshot(NamedTuple):
@@ -131,21 +129,9 @@ def _read(path: Path) -> Snapshot:
 
 
 def _unpack(tensors: dict[str, Tensor], notes: dict[str, Any]) -> Snapshot:
-    written = notes.pop("format", 1)
-    if written not in READABLE:
-        raise ValueError("another version of hotswap wrote it")
-    return Snapshot(notes.pop("epoch"), _renamed(tensors) if written == 3 else tensors, notes)
-
-
-def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of format 3 as they are called now: the bandit's had no prefix, and the reward had no state."""
-    if "rewards" not in tensors:
-        return tensors  # no bandit
-    bandit = ("rewards", "counts", "step")
-    kept = {f"bandit/{name}" if name in bandit else name: tensor for name, tensor in tensors.items()}
-    runs = len(tensors["rewards"])
-    none = torch.zeros(runs, dtype=torch.float64)
-    return {**kept, "reward_scale": none, "bandit_version": torch.ones(runs, dtype=torch.int64)}
+    if notes.pop("format", None) != FORMAT:
+        raise ValueError("another version of hotswap wrote it, which is not read")
+    return Snapshot(notes.pop("epoch"), tensors, notes)
 
 
 def _sum(path: Path) -> Path:

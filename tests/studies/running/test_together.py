@@ -29,7 +29,7 @@ STUDY: StudySpec = replace(
         HotSwapFamily(name="plain", count=9),
         HotSwapFamily(name="greedy", count=9, bandit=EpsilonGreedy()),
         HotSwapFamily(name="swapped_adam", count=9, base="adam", high=1.0, search=Armijo()),
-        HotSwapFamily(name="seldom", count=9, search=NoSearch(), search_every=3, guard=2.0),
+        HotSwapFamily(name="seldom", count=9, search=NoSearch(), search_every=3),
         HotSwapFamily(name="judged", count=9, next_weight=0.5),
         HotSwapFamily(name="momenta", count=3, momentum=(0.0, 0.5, 0.9), factored=True),
     ),
@@ -129,13 +129,19 @@ def test_what_was_trained_together_is_timed_from_first_weights(together: Path, m
     }  # fmt: skip
 
 
+def test_a_family_with_a_guard_is_read_and_not_trained(tmp_path: Path) -> None:
+    study = replace(TOY, families=(*TOY.families, HotSwapFamily(name="guarded", guard=2.0)))
+    assert StudySpec.from_dict(study.to_dict()) == study
+    with pytest.raises(SettingError, match="The family 'guarded' has a guard, and hotswap no longer trains"):
+        run(tmp_path, study, OPTIONS)
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"search_every": 0}, 'search_every is 0, but search_when is "never"; one of them must ask for a search.'),
         ({"search_when": "often"}, "search_when is 'often'; it must be one of never, unsure, risen."),
         ({"guard": 0.5}, "guard is 0.5; it must be a finite number above 1, or 0 for none."),
-        ({"guard": 2.0, "base": "adam"}, 'guard goes with the plain gradients of the base "sgd"; leave it out.'),
         ({"next_weight": 2}, "next_weight is 2; it must be a number in"),
         ({"base": "lion"}, "base is 'lion'; it must be one of sgd, nesterov, adam."),
         ({"base": "adam", "momentum": (0.9,)}, 'momentum is of the base "sgd" or "nesterov"; leave it out for "adam".'),

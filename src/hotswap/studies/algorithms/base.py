@@ -126,6 +126,9 @@ class Family(Settings, ABC):
         """In which order the rows of θ hold the runs; the update may want runs together that are alike."""
         return list(range(len(runs)))
 
+    def check_trained(self) -> None:
+        """Raise a SettingError where the family is of results from before, and is not trained any more."""
+
     @abstractmethod
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
         """What trains the runs, whose parameters are the rows of `theta` `(R, P)`."""

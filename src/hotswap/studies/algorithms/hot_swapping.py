@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hotswap.arms import Arms
+from hotswap.arms import Arms, log_grid
 from hotswap.bandits import BANDITS, Bandit, DiscountedUCB, FactoredBandit
-from hotswap.guards import Guard
+from hotswap.errors import SettingError
 from hotswap.pacing import Pace, When
 from hotswap.rewards import REWARDS, LogReduction, Reward
 from hotswap.searches import SEARCHES, Backtracking, FirstDecrease, Search
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
-from hotswap.studies.algorithms.rates import RatesFamily
 from hotswap.studies.specification.settings import (
+    COUNT,
     FACTOR,
     NOT_NEGATIVE,
+    POSITIVE,
     SHARE,
     Check,
     number,
@@ -44,21 +45,54 @@ WEIGHT = number("a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HotSwappingFamily(RatesFamily):
-    """What all hot swapping shares: a grid of rates, and who chooses among them."""
+class HotSwappingFamily(Family):
+    """What all hot swapping shares: a grid of rates, and who chooses among them.
+
+    Attributes:
+        high: The largest rate.
+        low: The smallest rate.
+        count: How many rates there are, evenly spaced on a logarithmic scale.
+    """
+
+    high: float = one(POSITIVE, 1e2, help="the largest rate")
+    low: float = one(POSITIVE, 1e-6, help="the smallest rate")
+    count: int = one(COUNT, 33, help="how many rates, evenly spaced on a logarithmic scale")
 
     measures: ClassVar[tuple[str, ...]] = ("mean_lr", "trials")
 
+    def check(self, check: Check) -> None:
+        """See `Settings.check`."""
+        if self.low > self.high or (self.low == self.high and self.count > 1):
+            raise check.error("low", f"is {self.low!r}; it must be smaller than high, which is {self.high!r}.")
+        if len(set(self.rates)) < self.count:
+            raise check.error("count", f"is {self.count}; there are not so many different rates from high to low.")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rates, from large to small."""
+        return log_grid(self.high, self.low, self.count)
+
+    def arms(self) -> tuple[float, ...]:
+        """See `Family.arms`."""
+        return self.rates
+
     @abstractmethod
-    def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """Who proposes a rate, who protects the step, and what a trial is worth."""
+    def variant(self) -> Variant:
+        """The family, as an ensemble takes it."""
 
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
         """See `Family.update`."""
+        return self.update_together(model, theta, [(self, runs)])
+
+    @classmethod
+    def update_together(
+        cls, model: Model, theta: Tensor, families: Sequence[tuple[Family, Sequence[RunSpec]]]
+    ) -> Update:
+        """See `Family.update_together`."""
         from hotswap.ensemble import HotSwapped  # noqa: PLC0415  # needs torch, reading a study does not
 
-        bandit, search, reward = self.swapping()
-        return HotSwapped(model, theta, self.rates, bandit, search, reward, seeds=[run.seed for run in runs])
+        variants = [(family.variant(), len(runs)) for family, runs in families if isinstance(family, HotSwappingFamily)]
+        return HotSwapped(model, theta, variants, seeds=[run.seed for _, runs in families for run in runs])
 
 
 @ALGORITHMS.register("ducb")
@@ -86,10 +120,13 @@ class DucbFamily(HotSwappingFamily):
     label: ClassVar[str] = "DUCB"
     look: ClassVar[Look] = Look("#0072B2", "#56b4e9", layer=2)
 
-    def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """See `HotSwappingFamily.swapping`."""
+    def variant(self) -> Variant:
+        """See `HotSwappingFamily.variant`."""
+        from hotswap.ensemble import Variant  # noqa: PLC0415  # needs torch, reading a study does not
+
         search = {"backtracking": Backtracking, "first_decrease": FirstDecrease}[self.search]
-        return DiscountedUCB(self.discount, self.exploration), search(headroom=self.headroom), LogReduction()
+        bandit = DiscountedUCB(self.discount, self.exploration)
+        return Variant(Arms.of({"lr": self.rates}), bandit, search(headroom=self.headroom))
 
 
 @ALGORITHMS.register("hotswap")
@@ -109,7 +146,8 @@ class HotSwapFamily(HotSwappingFamily):
         reward: What a trial is worth to the bandit; one of `hotswap.rewards.REWARDS`.
         search_every: Search in every so many steps; 0 for only where `search_when` asks for it.
         search_when: Search also while the bandit is "unsure", or when the loss has "risen"; "never" for neither.
-        guard: Go back to a snapshot when the smoothed loss has risen by this factor; 0 for no guard.
+        guard: Of results from before: runs went back to a snapshot when the smoothed loss had risen by this factor. A
+            family with a guard can be read and reported on; it is not trained any more.
         next_weight: What the next minibatch counts in the loss that judges a trial; 0 for the same minibatch alone.
         base: What turns a gradient into a direction: "sgd", "nesterov" or "adam".
         momentum: Of the base "sgd" or "nesterov": one value, or several to choose from, which are swapped, too.
@@ -126,7 +164,7 @@ class HotSwapFamily(HotSwappingFamily):
     reward: Reward = one(part_of(REWARDS, Reward), LogReduction(), help="what a trial is worth to the bandit")
     search_every: int = one(whole(0), 1, help="search in every so many steps; 0: see search_when", added=True)
     search_when: str = one(one_of(WHEN), "never", help='search also when "unsure", or "risen"', added=True)
-    guard: float = one(RISE, 0.0, help="go back when the loss has risen by this factor; 0: never", added=True)
+    guard: float = one(RISE, 0.0, help="of results from before; only 0 is trained", added=True)
     next_weight: float = one(WEIGHT, 0.0, help="what the next minibatch counts in judging", added=True)
     base: str = one(one_of(BASES), "sgd", help='whose direction: "sgd", "nesterov" or "adam"', added=True)
     momentum: tuple[float, ...] = several(SHARE, (0.0,), help="of sgd or nesterov; several are swapped", added=True)
@@ -152,8 +190,6 @@ class HotSwapFamily(HotSwappingFamily):
             raise check.error("weight_decay", f'is of the base "sgd"; leave it out for {self.base!r}.')
         if self.factored and len(self.hyperparameters.names) == 1:
             raise check.error("factored", "is true, but the rate alone is swapped; give several momenta or decays.")
-        if (self.combined or self.direction_has_state) and self.guard:
-            raise check.error("guard", 'goes with the plain gradients of the base "sgd"; leave it out.')
         if self.combined and self.search.needs_slope:
             raise check.error("search", "asks for a slope, which arms over several hyperparameters do not have.")
 
@@ -173,14 +209,18 @@ class HotSwapFamily(HotSwappingFamily):
         """Whether the base remembers gradients of the steps before."""
         return self.base != "sgd" or self.momentum != (0.0,)
 
+    def check_trained(self) -> None:
+        """See `Family.check_trained`."""
+        if self.guard:
+            raise SettingError(
+                f"The family {self.name!r} has a guard, and hotswap no longer trains families with one; take `guard` "
+                "out of the study, and let a search protect its steps. Results that have such a family stay readable."
+            )
+
     def arms(self) -> tuple[float, ...]:
         """See `Family.arms`: the rate of each arm."""
         arms = self.hyperparameters
         return tuple(float(arms.values(arm)["lr"]) for arm in range(len(arms)))  # type: ignore[arg-type]  # a float
-
-    def swapping(self) -> tuple[Bandit, Search, Reward]:
-        """See `HotSwappingFamily.swapping`."""
-        return self.bandit, self.search, self.reward
 
     def together(self) -> tuple[object, ...]:
         """See `Family.together`."""
@@ -188,7 +228,7 @@ class HotSwapFamily(HotSwappingFamily):
         return self.algorithm, len(arms), arms.row, self.combined, self.next_weight > 0
 
     def variant(self) -> Variant:
-        """The same, as an ensemble takes it."""
+        """See `HotSwappingFamily.variant`."""
         from hotswap.ensemble import AdamDirection, Momentum, Plain, Variant  # noqa: PLC0415  # need torch
 
         arms = self.hyperparameters
@@ -208,21 +248,6 @@ class HotSwapFamily(HotSwappingFamily):
             self.search,
             self.reward,
             pace=Pace(every=self.search_every or None, when=when),
-            guard=Guard(factor=self.guard) if self.guard else None,
             direction=direction,
             next_weight=self.next_weight,
         )
-
-    def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
-        """See `Family.update`."""
-        return self.update_together(model, theta, [(self, runs)])
-
-    @classmethod
-    def update_together(
-        cls, model: Model, theta: Tensor, families: Sequence[tuple[Family, Sequence[RunSpec]]]
-    ) -> Update:
-        """See `Family.update_together`."""
-        from hotswap.ensemble import HotSwapped  # noqa: PLC0415  # needs torch, reading a study does not
-
-        variants = [(family.variant(), len(runs)) for family, runs in families if isinstance(family, HotSwapFamily)]
-        return HotSwapped.together(model, theta, variants, seeds=[run.seed for _, runs in families for run in runs])

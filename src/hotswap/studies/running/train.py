@@ -110,6 +110,8 @@ def milestones(epochs: int) -> tuple[int, ...]:
 
 def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> Held:
     """The data on the device, and the precision in force."""
+    for family in study.families:
+        family.check_trained()
     device = device_named(options.device)
     allow_tf32(options.precision == "tf32")
     load_compiler(device)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from hotswap.ensemble.engine import Update
 from hotswap.ensemble.model import Model, MomentumGroup
-from hotswap.ensemble.updates.base import Update
 
 __all__ = ["Sgd"]
 

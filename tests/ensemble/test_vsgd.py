@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from hotswap.bench.vsgd import VSGD
 from hotswap.ensemble import FunctionalModel, Vsgd
-from hotswap.ensemble.updates.vsgd import SLOTS, begin_averages, shift_of, vsgd_step
+from hotswap.ensemble.vsgd import SLOTS, begin_averages, shift_of, vsgd_step
 from hotswap.networks import multilayer_perceptron
 from tests.ensemble.helpers import MODELS, SIZES, STEPS, D, batches, flat, tally_of, train
 

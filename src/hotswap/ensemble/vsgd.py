@@ -41,9 +41,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from hotswap.ensemble.engine import Update
 from hotswap.ensemble.kernels import fused
 from hotswap.ensemble.model import Model
-from hotswap.ensemble.updates.base import Update
 
 __all__ = ["PASSES", "SLOTS", "Vsgd", "begin_averages", "shift_of", "vsgd_step"]
 

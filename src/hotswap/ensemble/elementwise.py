@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from hotswap.ensemble.engine import Update
 from hotswap.ensemble.kernels import fused
 from hotswap.ensemble.model import Model
-from hotswap.ensemble.updates.base import Update
 from hotswap.errors import SettingError
 
 __all__ = ["Elementwise", "UpdateRule"]
