@@ -194,6 +194,7 @@ def test_the_wheel_brings_them_along(tmp_path: Path) -> None:
     assert wheel.stat().st_size < 8e6
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
+        assert "hotswap/py.typed" in archive.namelist()
         inside = {name.removeprefix("hotswap/") for name in archive.namelist() if "/results/tuning_free/" in name}
     assert inside == {str(path.relative_to(root)) for path in (root / "results" / "tuning_free").iterdir()}
     code = "from hotswap.studies.exchange.shipped import shipped; print(shipped())"

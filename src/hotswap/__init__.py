@@ -9,7 +9,7 @@
 
 `Race` lets several optimizers take turns. `HotSwap` and `HotSwapSGD` judge every step, after "Hot Swapping for Online
 Adaptation of Optimization Hyperparameters" (Bache, DeCoste, Smyth, 2015). The names below are loaded when they are
-first used, so that the parts that need no torch work where it is not installed.
+first used, so that the command line answers before torch is loaded.
 """
 
 from __future__ import annotations
@@ -50,51 +50,6 @@ if TYPE_CHECKING:
     from hotswap.race import Muon, Race, lanes
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
-
-_HOME = {
-    "Armijo": "searches",
-    "Arms": "arms",
-    "Backtracking": "searches",
-    "Bandit": "bandits",
-    "BothWays": "searches",
-    "CheckpointError": "errors",
-    "ClosureError": "errors",
-    "DataError": "errors",
-    "DiscountedUCB": "bandits",
-    "EpsilonGreedy": "bandits",
-    "Exp3S": "bandits",
-    "FactoredBandit": "bandits",
-    "FirstDecrease": "searches",
-    "FixedArm": "bandits",
-    "Guard": "guards",
-    "HotSwap": "optim",
-    "HotSwapError": "errors",
-    "HotSwapSGD": "optim",
-    "HotSwapWarning": "optim",
-    "LogReduction": "rewards",
-    "LossError": "errors",
-    "Muon": "race",
-    "NoSearch": "searches",
-    "Race": "race",
-    "RelativeReduction": "rewards",
-    "Reward": "rewards",
-    "Search": "searches",
-    "SettingError": "errors",
-    "SlidingWindowUCB": "bandits",
-    "SmoothedUCB": "bandits",
-    "StepRecord": "optim",
-    "StudyError": "errors",
-    "ThompsonSampling": "bandits",
-    "UCB1": "bandits",
-    "UnitTaken": "errors",
-    "UnsupportedError": "errors",
-    "accumulate": "optim",
-    "in_trial": "optim",
-    "lanes": "race",
-    "log_grid": "arms",
-    "mixture": "optim",
-    "train_until": "convergence",
-}
 
 __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "Armijo",
@@ -142,29 +97,19 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "train_until",
 ]
 
-
-_ROOMS = (
-    "arms",
-    "bandits",
-    "convergence",
-    "data",
-    "errors",
-    "networks",
-    "optim",
-    "presets",
-    "race",
-    "rewards",
-    "searches",
-    "studies",
+_ROOMS = (  # those that need no torch come first
+    *("errors", "arms", "rewards", "searches", "bandits", "guards", "convergence", "race", "optim"),
+    *("data", "networks", "presets", "studies"),
 )
 
 
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"hotswap.{name}")
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'hotswap' has no attribute {name!r}")
-    value = getattr(import_module(f"hotswap.{_HOME[name]}"), name)
+    rooms = (import_module(f"hotswap.{room}") for room in _ROOMS)
+    value = next(getattr(room, name) for room in rooms if name in room.__all__)
     globals()[name] = value
     return value
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
@@ -520,8 +518,3 @@ def test_settings_that_cannot_be_meant(make: Any, arguments: dict[str, Any], mes
 def test_the_limit_of_a_minibatch_is_all_of_the_images() -> None:
     assert replace(SMALL, batch_sizes=(100,)).batch_sizes == (100,)
     assert replace(SMALL, train_images=None, batch_sizes=(101,)).batch_sizes == (101,)
-
-
-def test_studies_need_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import hotswap.studies"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
