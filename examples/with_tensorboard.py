@@ -1,4 +1,4 @@
-"""See the rates in TensorBoard: `python examples/with_tensorboard.py`, then `tensorboard --logdir runs`."""
+"""See the lanes of a race in TensorBoard: `python examples/with_tensorboard.py`, then `tensorboard --logdir runs`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ def main(folder: str = "runs") -> None:
     data = load_digits()
     x, y = torch.from_numpy(data.train_inputs()), torch.from_numpy(data.train_labels)
     model = hotswap.networks.multilayer_perceptron((64, 32, 10), seed=0)
-    optimizer = hotswap.HotSwapSGD(model)
+    optimizer = hotswap.Race(model, total_steps=700)
     with SummaryWriter(folder) as writer:
         log = TensorBoardLog(writer, optimizer)
-        for _ in range(300):
+        for _ in range(700):
             rows = torch.randint(len(x), (64,))
-            optimizer.step(lambda rows=rows: cross_entropy(model(x[rows]), y[rows]))
+            loss = cross_entropy(model(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step(loss)
+            optimizer.zero_grad()
             log()
     print(f"logged to {folder}")
 

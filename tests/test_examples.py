@@ -25,15 +25,44 @@ def run(name: str, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+def test_race(tmp_path: Path) -> None:
+    check_race(run("race.py", cwd=tmp_path), raced=3)
+
+
+def test_paper(tmp_path: Path) -> None:
+    assert error_in(run("paper.py", cwd=tmp_path)) < 6
+
+
 def test_lightning(tmp_path: Path) -> None:
-    found = re.search(r"test error ([\d.]+)%", run("with_lightning.py", cwd=tmp_path))
-    assert found is not None
-    assert float(found[1]) < 8
+    said = run("with_lightning.py", cwd=tmp_path)
+    assert "won" in said
+    assert float(re.findall(r"tensor\(([\d.]+)\)", said)[0]) < 0.06
 
 
 def test_transformers(tmp_path: Path) -> None:
-    losses = [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", run("with_transformers.py", cwd=tmp_path))]
-    assert losses[-1] < 0.95 * losses[0]
+    said = run("with_transformers.py", cwd=tmp_path)
+    losses = [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", said)]
+    assert losses[-1] < 0.5 * losses[0]
+    assert said.count("dropped at step") == 1
+
+
+def test_accelerate(tmp_path: Path) -> None:
+    check_race(run("with_accelerate.py", cwd=tmp_path), raced=3)
+
+
+def test_peft(tmp_path: Path) -> None:
+    check_race(run("with_peft.py", cwd=tmp_path), raced=6)
+
+
+def check_race(said: str, raced: int) -> None:
+    """So many lanes have raced, and the network has learned."""
+    assert said.count("won") + said.count("dropped at step") == raced
+    assert error_in(said) < 6
+
+
+def error_in(said: str) -> float:
+    """The test error, in per cent."""
+    return float(re.findall(r"test error ([\d.]+)%", said)[0])
 
 
 def test_tensorboard(tmp_path: Path) -> None:
@@ -106,6 +135,11 @@ def test_ray_train(tmp_path: Path, loss_of_two: str) -> None:
     assert killed
     assert len(set(re.findall(r"RayTrainWorker pid=(\d+)", said))) > 2
     assert LAST.findall(said) == [loss_of_two]
+
+
+@pytest.mark.parametrize("name", ["race", "with_lightning", "with_transformers", "with_accelerate", "with_peft"])
+def test_examples_of_races_are_short(name: str) -> None:
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
 
 
 def test_every_example_is_here() -> None:
