@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
+from torch.optim.swa_utils import SWALR
 
 from hotswap.errors import UnsupportedError
 from hotswap.race.lane import Lane
 
-__all__ = ["base_of", "scale_of"]
+__all__ = ["base_of", "momentum_of", "refuse_momentum", "scale_of"]
 
-ABSOLUTE = {"max_lr": "OneCycleLR", "swa_lr": "SWALR"}
-"""What schedulers leave in a group that set rates of their own."""
+EACH_LANE = "Race(schedule=function), which makes a scheduler for each lane"
+
+
+def _refuse_absolute(groups: Sequence[dict[str, Any]]) -> None:
+    """Refuse schedulers around a race that set rates of their own, which would be the same for all lanes.
+
+    Raises:
+        UnsupportedError: There is one; the error names it.
+    """
+    for scheduler in _around(groups):
+        name = type(scheduler).__name__
+        if isinstance(scheduler, OneCycleLR | CyclicLR | SWALR):
+            raise UnsupportedError(
+                f"{name} around the race sets rates of its own, and all lanes would get the same ones; use a scheduler "
+                f"that scales rates, such as CosineAnnealingLR, or give {EACH_LANE}."
+            )
+        least = {"eta_min": getattr(scheduler, "eta_min", 0), "min_lr": max(getattr(scheduler, "min_lrs", [0]))}
+        for setting, value in least.items():
+            if value > 0:
+                raise UnsupportedError(
+                    f"{name}({setting}={value:g}) around the race lets all lanes end at the same rate; write "
+                    f"{setting}=0, or give {EACH_LANE}."
+                )
+
+
+def _around(groups: Sequence[dict[str, Any]]) -> Iterator[LRScheduler]:
+    """The schedulers of an optimizer with these groups. Optimizers do not know theirs, so all objects are looked at."""
+    for one in gc.get_objects():
+        if issubclass(type(one), LRScheduler):  # not isinstance, which asks proxies for their class
+            optimizer = getattr(one, "optimizer", None)
+            if getattr(optimizer, "param_groups", None) is groups:
+                yield one
+
+
+def momentum_of(groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The settings of groups that some schedulers change beside the rate."""
+    return [{name: group[name] for name in ("momentum", "betas") if name in group} for group in groups]
+
+
+def refuse_momentum(groups: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> None:
+    """Refuse momentum that a scheduler around a race has changed: lanes have one of their own, or none.
+
+    Raises:
+        UnsupportedError: It is not as it was.
+    """
+    for group, old in zip(groups, before, strict=True):
+        for name, value in old.items():
+            if group[name] != value:
+                raise UnsupportedError(
+                    f"A scheduler around the race has changed {name} to {group[name]!r}, and lanes have settings of "
+                    f"their own; use one that scales rates alone, or give {EACH_LANE}."
+                )
 
 
 def base_of(groups: Sequence[dict[str, Any]], shown: Sequence[Any], first: Lane, here: Lane) -> Lane:
@@ -26,13 +80,12 @@ def base_of(groups: Sequence[dict[str, Any]], shown: Sequence[Any], first: Lane,
             "Race(schedule=function) makes a scheduler for each lane, and a scheduler around the race sets its rates "
             "as well; leave one of them out."
         )
+    _refuse_absolute(groups)
     start = groups[0].get("initial_lr")
-    own = [name for key, name in ABSOLUTE.items() if key in groups[0]]
-    if own or start not in (None, shown[0], first.rates[0]):
+    if start not in (None, shown[0], first.rates[0]):
         raise UnsupportedError(
-            f"{own[0] if own else 'A scheduler such as CyclicLR'} around the race sets rates of its own, and all lanes "
-            "would get the same ones; use a scheduler that scales rates, such as CosineAnnealingLR, or give "
-            "Race(schedule=function), which makes a scheduler for each lane."
+            f"A scheduler around the race starts at a rate of its own, {start:g}, and all lanes would get the same "
+            f"one; use a scheduler that scales rates, or give {EACH_LANE}."
         )
     return here if start in (None, shown[0]) else first
 

@@ -18,7 +18,7 @@ from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedErr
 from hotswap.race import checkpoint
 from hotswap.race.contest import Contest
 from hotswap.race.distributed import entries, is_distributed, rebuilt
-from hotswap.race.following import base_of, scale_of
+from hotswap.race.following import base_of, momentum_of, refuse_momentum, scale_of
 from hotswap.race.interrupts import Uninterrupted
 from hotswap.race.judging import Plan, plan
 from hotswap.race.lane import Lane, Seat, scheduled
@@ -117,7 +117,7 @@ class Race(Optimizer):
         )
         refuse_another_race(self._contest)
         super().__init__(groups, {"lr": racing[0].rates[0]})
-        self._shown = [group.get("lr") for group in self.param_groups]
+        self._remember_shown()
         self._remember_buffers()
 
     def _plan(self, racing: Sequence[Lane], total: int | None) -> Plan:
@@ -307,7 +307,11 @@ class Race(Optimizer):
             checkpoint.load(saved, self._contest)
             for group, values in zip(self.param_groups, groups, strict=True):
                 group.update({name: value for name, value in values.items() if name != "params"})
-            self._shown = [group.get("lr") for group in self.param_groups]
+            self._remember_shown()
+
+    def _remember_shown(self) -> None:
+        """Keep what the groups show, to find out what others have written into them."""
+        self._shown, self._momentum = [group.get("lr") for group in self.param_groups], momentum_of(self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to every lane; a rate that is given is scaled in each lane as its first rate is."""
@@ -317,7 +321,7 @@ class Race(Optimizer):
         super().add_param_group(param_group)
         if contest is not None and "_shown" in self.__dict__:
             contest.add(self.param_groups[-1], param_group.get("lr"))
-            self._shown.append(self.param_groups[-1].get("lr"))
+            self._remember_shown()
 
     def __getstate__(self) -> dict[str, Any]:
         """Torch's own keeps the groups alone. A scheduler leaves a `step` on the object, bound to the original."""
@@ -341,6 +345,7 @@ class Race(Optimizer):
                 written = written or group.get("lr") != shown
             if not written:
                 return
+        refuse_momentum(groups, self._momentum)
         base = contest.base or base_of(groups, self._shown, contest.lanes[0], contest.here)
         contest.scale, contest.base, contest.scheduled = scale_of(groups, base), base, False
 
