@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any
+from dataclasses import dataclass
 
 from hotswap.arms import Arms
 from hotswap.arrays import Array, Device, namespace, places, zeros
@@ -15,9 +12,39 @@ from hotswap.bandits.base import Bandit, trials_as_arrays
 from hotswap.errors import SettingError
 from hotswap.states import State, arrays_of, replaced
 
-__all__ = ["FactoredBandit"]
+__all__ = ["FactoredBandit", "FactoredState"]
 
 VERSIONS = 1000  # of an axis's state, at most
+
+
+@dataclass(frozen=True)
+class FactoredState:
+    """The states of all axes; an array of the first is called `axis0_counts`, say, of the second `axis1_counts`."""
+
+    parts: tuple[State, ...]
+    step: Array
+    """`(R,)` int64: the number of proposals made."""
+
+    def arrays(self) -> dict[str, Array]:
+        """See `hotswap.states`."""
+        return {**_named(self.parts), "step": self.step}
+
+    def replaced(self, arrays: Mapping[str, Array]) -> FactoredState:
+        """See `hotswap.states`."""
+        unknown = arrays.keys() - self.arrays().keys()
+        if unknown:
+            raise TypeError(f"A factored state has no arrays called {', '.join(sorted(unknown))}.")
+        parts = (replaced(part, _of_axis(axis, arrays)) for axis, part in enumerate(self.parts))
+        return FactoredState(tuple(parts), arrays.get("step", self.step))
+
+
+def _named(parts: Sequence[State]) -> dict[str, Array]:
+    return {f"axis{axis}_{name}": array for axis, part in enumerate(parts) for name, array in arrays_of(part).items()}
+
+
+def _of_axis(axis: int, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    prefix = f"axis{axis}_"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -111,13 +138,13 @@ class FactoredBandit(Bandit):
         told = tuple(bandit.knowing(each) for (bandit, _), each in zip(bandits, own, strict=True))
         return FactoredBandit(told, shape)
 
-    def start(self, runs: int, arms: int, device: Device = None) -> State:
-        """See `Bandit.start`. Fields of the axes' states are called `axis0_…`, `axis1_…`, and so on."""
+    def start(self, runs: int, arms: int, device: Device = None) -> FactoredState:
+        """See `Bandit.start`."""
         self._check_arms(arms)
         parts = tuple(bandit.start(runs, size, device) for bandit, size in self.axes)
-        return _joined(parts, zeros((runs,), "int64", device))
+        return FactoredState(parts, zeros((runs,), "int64", device))
 
-    def begin(self, runs: int, arms: int, device: Device = None, seeds: Sequence[int] | None = None) -> State:
+    def begin(self, runs: int, arms: int, device: Device = None, seeds: Sequence[int] | None = None) -> FactoredState:
         """See `Bandit.begin`. Each axis has a seed of its own: seed · (number of axes) + axis."""
         self._check_arms(arms)
         seeds, axes = [0] * runs if seeds is None else seeds, self.axes
@@ -125,16 +152,16 @@ class FactoredBandit(Bandit):
             bandit.begin(runs, size, device, [int(seed) * len(axes) + axis for seed in seeds])
             for axis, (bandit, size) in enumerate(axes)
         )
-        return _joined(parts, zeros((runs,), "int64", device))
+        return FactoredState(parts, zeros((runs,), "int64", device))
 
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""
         arm, after = 0, []
-        for (bandit, size), first, own in zip(self.axes, self._first_steps, _parted(state), strict=True):
+        for (bandit, size), first, own in zip(self.axes, self._first_steps, state.parts, strict=True):
             place, learned = bandit.propose(own)
             arm = arm * size + place
             after.append(_where(state.step >= first, learned, own))
-        return arm, replaced(_with_parts(state, after), step=state.step + 1)
+        return arm, FactoredState(tuple(after), state.step + 1)
 
     def index(self, state: State) -> Array:
         """See `Bandit.index`."""
@@ -142,13 +169,13 @@ class FactoredBandit(Bandit):
 
     def observe(self, state: State, arm: Array, reward: Array, tried: Array | None = None) -> State:
         """See `Bandit.observe`."""
-        arm, reward, happened = trials_as_arrays(next(iter(state)), arm, reward, tried)
+        arm, reward, happened = trials_as_arrays(state.step, arm, reward, tried)
         after = []
-        axes = zip(self.axes, self._below, self._first_steps, _parted(state), strict=True)
+        axes = zip(self.axes, self._below, self._first_steps, state.parts, strict=True)
         for (bandit, size), below, first, own in axes:
             hears = happened & (state.step > first)[:, None] if first else happened  # the step was counted already
             after.append(bandit.observe(own, arm // below % size, reward, hears))
-        return _with_parts(state, after)
+        return FactoredState(tuple(after), state.step)
 
     def counts(self, state: State) -> Array:
         """See `Bandit.counts`: the smallest of the counts of the arm's values."""
@@ -163,7 +190,7 @@ class FactoredBandit(Bandit):
 
     def unsure(self, state: State) -> Array:
         """See `Bandit.unsure`: whether one of the axes is."""
-        first, *others = (bandit.unsure(own) for (bandit, _), own in zip(self.axes, _parted(state), strict=True))
+        first, *others = (bandit.unsure(own) for (bandit, _), own in zip(self.axes, state.parts, strict=True))
         for unsure in others:
             first = first | unsure
         return first
@@ -172,19 +199,18 @@ class FactoredBandit(Bandit):
         """See `Bandit.bounds`: those of the axes' states."""
         found = {"step": super().bounds(arms)["step"]}
         for axis, (bandit, size) in enumerate(self.axes):
-            found |= {_prefix(axis) + name: bounds for name, bounds in bandit.bounds(size).items()}
+            found |= {f"axis{axis}_{name}": bounds for name, bounds in bandit.bounds(size).items()}
         return found
 
     def restored(self, state: State, arrays: Mapping[str, Array], version: int = 1) -> State:
         """See `Bandit.restored`: each axis's bandit reads its own fields, and translates them where it has to."""
-        parts = []
-        for axis, ((bandit, _), own) in enumerate(zip(self.axes, _parted(state), strict=True)):
-            prefix = _prefix(axis)
-            saved = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            parts.append(bandit.restored(own, saved, (version - 1) // VERSIONS**axis % VERSIONS + 1))
-        prefixes = tuple(_prefix(axis) for axis in range(len(parts)))
-        others = {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
-        return super().restored(state, {**_fields_of(parts), **others}, self.state_version)
+        parts = [
+            bandit.restored(part, _of_axis(axis, arrays), (version - 1) // VERSIONS**axis % VERSIONS + 1)
+            for axis, ((bandit, _), part) in enumerate(zip(self.axes, state.parts, strict=True))
+        ]
+        read = {name for axis in range(len(parts)) for name in arrays if name.startswith(f"axis{axis}_")}
+        others = {name: array for name, array in arrays.items() if name not in read}
+        return super().restored(state, {**_named(parts), **others}, self.state_version)
 
     @property
     def _below(self) -> tuple[int, ...]:
@@ -206,7 +232,7 @@ class FactoredBandit(Bandit):
         """What a method of each axis's bandit says `(R, Kᵢ)`, for every combination `(R, K)`."""
         arms = self._below[0] * self.axes[0][1]
         tables = []
-        for (bandit, size), below, own in zip(self.axes, self._below, _parted(state), strict=True):
+        for (bandit, size), below, own in zip(self.axes, self._below, state.parts, strict=True):
             table = getattr(bandit, method)(own)
             tables.append(table[:, places(arms, table) // below % size])
         return tables
@@ -221,36 +247,6 @@ class FactoredBandit(Bandit):
             )
 
 
-def _prefix(axis: int) -> str:
-    return f"axis{axis}_"
-
-
-def _joined(states: tuple[State, ...], step: Array) -> State:
-    """The states of all axes as one, with a field for each of theirs, and the number of proposals made."""
-    kind = _joined_type(tuple(type(state) for state in states))
-    return kind(*(array for state in states for array in arrays_of(state).values()), step)
-
-
-def _parted(state: State) -> list[State]:
-    """The states of the axes that a joined one was made of."""
-    arrays, parts, start = list(state), [], 0
-    for kind in state.kinds:
-        names = _names(kind)
-        parts.append(kind(**dict(zip(names, arrays[start : start + len(names)], strict=True))))
-        start += len(names)
-    return parts
-
-
-def _with_parts(state: State, parts: Sequence[State]) -> State:
-    """A joined state of the same kind with the states of the axes as they are now."""
-    return replaced(state, _fields_of(parts))
-
-
-def _fields_of(parts: Sequence[State]) -> dict[str, Array]:
-    """The arrays of the axes' states, as they are called in a joined one."""
-    return {_prefix(axis) + name: array for axis, part in enumerate(parts) for name, array in arrays_of(part).items()}
-
-
 def _where(condition: Array, yes: State, no: State) -> State:
     """For each run the fields of one state or of the other."""
     xp, others = namespace(condition), arrays_of(no)
@@ -261,20 +257,3 @@ def _where(condition: Array, yes: State, no: State) -> State:
             for name, array in arrays_of(yes).items()
         },
     )
-
-
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    """The names of the fields of a named tuple or dataclass."""
-    return tuple(kind._fields) if hasattr(kind, "_fields") else tuple(field.name for field in fields(kind))
-
-
-@cache
-def _joined_type(kinds: tuple[type[Any], ...]) -> type[Any]:
-    """A named tuple with the fields of all kinds, whose objects can be copied and pickled."""
-    names = [_prefix(axis) + name for axis, kind in enumerate(kinds) for name in _names(kind)]
-    plain = namedtuple("FactoredState", [*names, "step"])  # type: ignore[misc]  # which fields it has is known now and not before
-
-    def reduced(self: Any) -> tuple[Any, ...]:
-        return _joined, (tuple(_parted(self)), self.step)  # by its parts: the type itself is in no module
-
-    return type("FactoredState", (plain,), {"__slots__": (), "__reduce__": reduced, "kinds": kinds})

@@ -21,7 +21,7 @@ from hotswap.arrays import Array, places
 from hotswap.errors import SettingError
 from hotswap.registry import Registry
 
-__all__ = ["MOST_TRIALS", "SEARCHES", "AnyWalk", "Search", "refuse_endless"]
+__all__ = ["MOST_TRIALS", "SEARCHES", "AnyWalk", "Search", "check_max_trials", "is_whole", "refuse_endless"]
 
 MOST_TRIALS = 10
 """Of each arm, in one step: a search that goes on beyond that will never end."""
@@ -80,3 +80,17 @@ def refuse_endless(search: Search, trials: int) -> NoReturn:
 
 SEARCHES: Registry[type[Search]] = Registry("search")
 """Every search that a study's file can name."""
+
+
+def is_whole(number: object) -> bool:
+    """Whether it is a whole number; True and False are none."""
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def check_max_trials(search: object, max_trials: int | None) -> None:
+    """Refuse a `max_trials` that is not a whole number of at least 1, or None."""
+    if max_trials is not None and (not is_whole(max_trials) or max_trials < 1):
+        raise SettingError(
+            f"{type(search).__name__}(max_trials={max_trials!r}): max_trials must be a whole number of at least 1, "
+            "or None."
+        )

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hotswap.arrays import Array, namespace, places
-from hotswap.searches.base import SEARCHES, Search
-from hotswap.searches.checks import check_max_trials
+from hotswap.searches.base import SEARCHES, Search, check_max_trials
 
 __all__ = ["BothWays", "WalkBothWays"]
 

@@ -1,4 +1,8 @@
-"""Searches that walk from the proposed arm to smaller rates, one arm at a time."""
+"""Searches that walk from the proposed arm to smaller rates, one arm at a time: those of the paper.
+
+The paper has two. Its pseudo-code (Algorithm 3, BacktrackingLineSearchWithRewards) is `Backtracking`, which goes on
+while the loss keeps falling. Its prose is `FirstDecrease`, which stops at the first rate that lowers the loss.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,9 @@ from typing import Literal, NamedTuple, get_args
 
 from hotswap.arrays import Array, namespace, places
 from hotswap.errors import SettingError
-from hotswap.searches.base import Search
-from hotswap.searches.checks import check_max_trials, is_whole
+from hotswap.searches.base import SEARCHES, Search, check_max_trials, is_whole
 
-__all__ = ["DownwardSearch", "Walk", "WhenStuck"]
+__all__ = ["Backtracking", "DownwardSearch", "FirstDecrease", "Walk", "WhenStuck"]
 
 WhenStuck = Literal["stay", "start", "smallest"]
 
@@ -140,3 +143,31 @@ class DownwardSearch(Search):
     def foresee(self, walk: Walk, count: int) -> Array:
         """See `Search.foresee`: the next smaller rates, as far as there are any."""
         return namespace(walk.arm).minimum(walk.arm[:, None] + places(count, walk.arm), walk.last[:, None])
+
+
+@SEARCHES.register("backtracking")
+@dataclass(frozen=True)
+class Backtracking(DownwardSearch):
+    """Go on to smaller rates while the loss keeps falling; take the best of what was tried.
+
+    The walk ends at the first trial with `f_current > f_prev` once some trial had `f_best < f_start`, or at the
+    smallest rate. `f_prev` of the first trial is `f_start`. This is the paper's pseudo-code, about two trials a step;
+    its prose describes `FirstDecrease`.
+    """
+
+    def is_last(self, improved: Array, previous: Array, loss: Array) -> Array:
+        """See `DownwardSearch.is_last`."""
+        return improved & (loss > previous)
+
+
+@SEARCHES.register("first_decrease")
+@dataclass(frozen=True)
+class FirstDecrease(DownwardSearch):
+    """Take the first rate that lowers the loss: the walk ends as soon as `f_current < f_start`.
+
+    About one trial a step instead of about two, so the bandit hears less about the rates beside the one it proposed.
+    """
+
+    def is_last(self, improved: Array, previous: Array, loss: Array) -> Array:
+        """See `DownwardSearch.is_last`."""
+        return improved
