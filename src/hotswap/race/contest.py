@@ -86,7 +86,7 @@ class Contest:
         for lane in self.lanes:
             lane.dropped, lane.dropped_at = "", None
         for lane in self.lanes[plan.lanes :]:
-            lane.dropped, lane.dropped_at = "the run is too short to race it", 0
+            lane.dropped, lane.dropped_at = plan.left_out, 0
         self.here = self.leader = self.racing[0]
         self.slots = self._slots()
 

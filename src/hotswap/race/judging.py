@@ -35,6 +35,9 @@ FARTHER = 2.0
 TRIES, SHORTER = 12, 0.85
 """How often rounds before the last are shortened to fit the share, and to what."""
 
+ENDLESS = 10**9
+"""Steps of a run that is too short for no lane."""
+
 TURN = 20
 """Steps of a turn at least, where a round has so many."""
 
@@ -61,6 +64,8 @@ class Plan:
     lanes: int
     """Lanes that race, from the front of the list."""
     rounds: tuple[Round, ...]
+    left_out: str = ""
+    """Why further lanes do not race."""
 
     def turns(self, number: int) -> list[int]:
         """The lengths of each lane's turns in a round."""
@@ -76,11 +81,14 @@ def plan(kinds: Sequence[object], total: int | None, share: float, *, judged: bo
     The lanes that lose take at most `share` of all steps together. Where they would take more, rounds are shorter.
     Where a lane would be judged after fewer than `LEAST` steps, the last lane of the list does not race.
     """
+    why = ""
     for count in range(len(kinds), 1, -1):
         rounds = _fitted(kinds[:count], total, share, judged=judged)
         if rounds is not None:
-            return Plan(count, rounds)
-    return Plan(1, ())
+            return Plan(count, rounds, why)
+        is_short = _fitted(kinds[:count], ENDLESS, share, judged=judged) is not None
+        why = "the run is too short to race it" if is_short else f"the race would take more than share={share:g} with it"
+    return Plan(1, (), why)
 
 
 def _fitted(kinds: Sequence[object], total: int | None, share: float, *, judged: bool) -> tuple[Round, ...] | None:

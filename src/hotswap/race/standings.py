@@ -20,7 +20,7 @@ class Standing:
     """How one lane has done."""
 
     number: int
-    """The lane's place in the list of optimizers, from 1."""
+    """The lane's place in the list of optimizers, from 0."""
     name: str
     """The optimizer and its rate."""
     optimizer: str
@@ -49,7 +49,7 @@ class Standings(tuple[Standing, ...]):
 
         return cls(
             Standing(
-                contest.lanes.index(lane) + 1,
+                contest.lanes.index(lane),
                 lane.name,
                 type(lane.optimizer).__name__,
                 lane.rates[0],
