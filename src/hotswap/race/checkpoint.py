@@ -219,10 +219,9 @@ def _check_optimizer(saved: Any, lane: Lane, name: str, inner: Optimizer | None 
     _need(isinstance(saved["state"], dict) and isinstance(saved["shared"], dict), f"{name} has no state")
     _need(len(saved["groups"]) == len(groups), f"{name} has other groups")
     for theirs, ours in zip(saved["groups"], groups, strict=True):
-        wanted = {key: value for key, value in ours.items() if key != "params"}
-        _need(set(theirs) == set(wanted), f"the groups of {name} have other settings")
-        for key, value in wanted.items():
-            _need(_same_kind(theirs[key], value), f"{key} of {name} is {theirs[key]!r}")
+        _need(set(optimizer.defaults) & set(ours) <= set(theirs), f"the groups of {name} have other settings")
+        for key, value in ours.items():  # some optimizers add entries in their first step
+            _need(key not in theirs or _same_kind(theirs[key], value), f"{key} of {name} is {theirs.get(key)!r}")
     keys: set[str] | None = None
     for number, state in saved["state"].items():
         _need(
@@ -268,7 +267,8 @@ def _same_kind(theirs: object, ours: object) -> bool:
     if isinstance(ours, bool) or ours is None or isinstance(ours, str):
         return theirs is None or isinstance(theirs, bool | str) or ours is None
     if isinstance(ours, int | float):
-        return isinstance(theirs, int | float) and not isinstance(theirs, bool) and math.isfinite(theirs)
+        is_number = isinstance(theirs, int | float) and not isinstance(theirs, bool)
+        return is_number and (math.isfinite(theirs) or theirs == ours)  # type: ignore[arg-type]
     if isinstance(ours, tuple | list):
         if not isinstance(theirs, tuple | list) or len(theirs) != len(ours):
             return False

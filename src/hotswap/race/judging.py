@@ -86,8 +86,9 @@ def plan(kinds: Sequence[object], total: int | None, share: float, *, judged: bo
         rounds = _fitted(kinds[:count], total, share, judged=judged)
         if rounds is not None:
             return Plan(count, rounds, why)
-        is_short = _fitted(kinds[:count], ENDLESS, share, judged=judged) is not None
-        why = "the run is too short to race it" if is_short else f"the race would take more than share={share:g} with it"
+        why = "the run is too short to race it"
+        if _fitted(kinds[:count], ENDLESS, share, judged=judged) is None:
+            why = f"the race would take more than share={share:g} with it"
     return Plan(1, (), why)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -44,8 +45,8 @@ class Standings(tuple[Standing, ...]):
     def of(cls, contest: Contest) -> Standings:
         """The standings of a race."""
 
-        def place(lane: Lane) -> tuple[bool, int]:
-            return lane is not contest.leader, -(len(contest.lanes) if lane.dropped_at is None else lane.dropped_at)
+        def place(lane: Lane) -> tuple[bool, float]:
+            return lane is not contest.leader, -math.inf if lane.dropped_at is None else -lane.dropped_at
 
         return cls(
             Standing(
