@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotswap.data.cache import Cache, cache_folder
+from hotswap.data.obtain import Cache, cache_folder
 from hotswap.data.sources import RawFile
 
 HOME = Path.home()
@@ -72,7 +72,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 KILLED_WHILE_WRITING = """
 import os, sys
 from pathlib import Path
-from hotswap.data.cache import Cache
+from hotswap.data.obtain import Cache
 from hotswap.data.sources import RawFile
 
 os.fsync = lambda descriptor: os._exit(9)  # no cleaning up, as with a kill

