@@ -23,7 +23,7 @@ STORED = sorted(RESULTS.glob("*/*provenance.json"))
 
 KNOWN = {
     "paper": ("0845392ce6316b44", "a605d78796736080"),
-    "extensions": ("e33524d76a682e8b", "a4db06c1ac65a502"),
+    "extensions": ("e33524d76a682e8b", "8d85c4305e1e4d34"),
     "confirmation": ("b6ae757f2567e21d", "81fc1ee059f3886f"),
     "first_decrease": ("04d7b08006d72b1b", "444267b4a3cace94"),
     "cited": ("cc4add446ee9f195", "5a2bd316ec94b555"),

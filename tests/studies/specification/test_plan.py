@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotswap.errors import SettingError
@@ -44,6 +44,7 @@ def test_parts_are_few_and_alike(most: int, sizes: list[int]) -> None:
 
 
 @given(st.none() | st.integers(1, 300), st.integers(1, 3))
+@settings(max_examples=20)
 def test_a_plan_holds_every_run_once(most: int | None, seeds: int) -> None:
     study = PAPER.select(batch_sizes=[64, 256], seeds=seeds)
     units = plan(study, max_runs=most)

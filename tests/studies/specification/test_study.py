@@ -362,7 +362,7 @@ def test_the_parts_of_hot_swapping_are_in_the_fingerprint(change: dict[str, Any]
         ({"name": "sgd"}, "name is 'sgd', which is another algorithm; choose another name."),
         ({"bandit": "ucb"}, "bandit is 'ucb'; it must be the name of a bandit (discounted_ucb"),
         ({"bandit": {"discount": 0.9}}, "bandit is {'discount': 0.9}; it must be the name of a bandit"),
-        ({"search": 3}, "search is 3; it must be the name of a search (armijo, backtracking, both_ways, first_d"),
+        ({"search": 3}, "search is 3; it must be the name of a search ("),
     ],
 )
 def test_hot_swapping_that_cannot_be_meant(settings_: dict[str, Any], message: str) -> None:

@@ -189,30 +189,9 @@ WRONG = {
         'dataset = "cifar"\n' + TOP + SGD,
         "dataset is 'cifar'; it must be one of ",
     ),
-    "unknown unit": (
-        TOP + '[network]\nunit = "gelu"\n' + SGD,
-        "[network] unit is 'gelu'; it must be one of sigmoid, tanh, relu.",
-    ),
-    "unknown initialisation": (
-        TOP + '[network]\ninit = "he"\n' + SGD,
-        "[network] init is 'he'; it must be one of glorot, sparse.",
-    ),
-    "unknown search": (
-        TOP + '[ducb]\nsearch = "golden"\n',
-        "[ducb] search is 'golden'; it must be one of backtracking, first_decrease.",
-    ),
-    "wrong type": (
-        TOP.replace("= 3", '= "3"') + SGD,
-        "epochs is '3'; it must be a whole number of at least 1.",
-    ),
-    "true is not one": (TOP.replace("= 3", "= true") + SGD, "epochs is True; it must be a whole number of at least 1."),
     "a value for a list": (
         TOP.replace("[16]", "16") + SGD,
         "batch_sizes is 16; it must be a list, each item a whole number of at least 1.",
-    ),
-    "a list for a value": (
-        TOP + "[adadelta]\nrho = [0.95]\n",
-        "[adadelta] rho is [0.95]; it must be a number in (0, 1).",
     ),
     "empty list": (
         TOP + SGD.replace("[0.1]", "[]"),
@@ -221,10 +200,6 @@ WRONG = {
     "an item of a list": (
         TOP + SGD.replace("[0]", "[0.0, 0.5, 1.5]"),
         "[sgd] momentum[2] is 1.5; it must be a number in [0, 1).",
-    ),
-    "an item of the wrong type": (
-        TOP + '[network]\nhidden = [64, "32"]\n' + SGD,
-        "[network] hidden[1] is '32'; it must be a whole number of at least 1.",
     ),
     "several mistakes of a table": (
         TOP + "[sgd]\nlr = [0.1, -1]\nlr_decay = []\nmomentum = [1, 0.5, true]\n",
@@ -235,14 +210,10 @@ WRONG = {
         "[sgd] lr[0] is 100000",
     ),
     "a list without end": (
-        TOP.replace("[0]", str(list(range(100_001)))) + SGD,
+        TOP.replace("[0]", "[" + "0," * 100_001 + "]") + SGD,
         "seeds has 100001 items; it may have at most 100000.",
     ),
     "twice in a list": (TOP.replace("[16]", "[16, 16]") + SGD, "batch_sizes[1] is 16 again; give each value once."),
-    "not a number": (
-        TOP + SGD.replace("[0.1]", "[nan]"),
-        "[sgd] lr[0] is nan; it must be a positive, finite number.",
-    ),
     "bounds reversed": (
         TOP + "[ducb]\nhigh = 0.1\nlow = 1\n",
         "[ducb] low is 1.0; it must be smaller than high, which is 0.1.",
