@@ -12,7 +12,7 @@ import pandas as pd
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
-from hotswap.report.extensions.comparison import tenth
+from hotswap.report.comparison import tenth
 from hotswap.report.summaries import settings_among
 from hotswap.studies.exchange.shipped import shipped
 from hotswap.studies.exchange.table_files import write_table

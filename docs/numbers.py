@@ -12,12 +12,9 @@ hold a few words:
 
     The paper's study has <!-- numbers: runs -->1,110<!-- /numbers --> runs.
 
-Measured numbers come from `results/paper` and `results/fp32`, through the functions that the report uses, and from
-`results/benchmarks`, which `python -m benchmarks.step_cost --keep results/benchmarks` and its like write. Those of
-beyond-the-paper.md come from `results/extensions` and `results/confirmation`, if these are there, and its pictures are
-drawn along with them; so it is with benchmark.md and `results/tuning_free`. Those of races.md come from the rules of
-races, in the code, and from `results/races/trials.json`, if it is there. The list of commands comes from the command
-line itself, the notebook's page from the notebook, and examples from their files.
+Measured numbers come from `results/`, through the functions that the report uses, and the pictures of the studies and
+of the benchmark are drawn along with them. The list of commands comes from the command line itself, the notebook's page
+from the notebook, the rules of races from the code, and examples from their files.
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
 from races import BLOCKS as RACES  # noqa: E402
-from same_problem import BLOCKS as SAME_PROBLEM  # noqa: E402
 from scale import BLOCKS as SCALE  # noqa: E402
 from tuning_free import BLOCKS as TUNING_FREE  # noqa: E402
 from tuning_free import draw as draw_benchmark  # noqa: E402
@@ -51,7 +47,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **PRECISION,
     **RACES,
     **BEYOND,
-    **SAME_PROBLEM,
     **SCALE,
     **TUNING_FREE,
     **WHEN,

@@ -15,7 +15,8 @@ import pytest
 from hotswap.bench.comparable import check_together
 from hotswap.bench.exchange import read_results
 from hotswap.report import judge, load_results
-from hotswap.report.extensions import compare, prize
+from hotswap.report.beyond import prize
+from hotswap.report.comparison import compare
 from hotswap.report.origin import origin_of
 from hotswap.studies import CONFIRMATION, EXTENSIONS, PAPER, StudySpec, plan
 from hotswap.studies.exchange.best_runs import best_sgd

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from measured import table
-from tuning_free import results
+from measured import ROOT, table
 
-from hotswap.bench.report.comparing import best_first, is_ours
-from hotswap.bench.report.looks import label
-from hotswap.bench.report.origin import with_article
-from hotswap.bench.scores import scores
+from hotswap.bench.report.methods import label
 
-FOLDER = Path(__file__).resolve().parents[2] / "results" / "benchmarks"
+FOLDER = ROOT / "results" / "benchmarks"
+Row = dict[str, Any]
 
 
-def kept(name: str) -> list[dict[str, Any]]:
+@cache
+def kept(name: str) -> list[Row]:
     """The files of a benchmark, one for each kind of device."""
     return [json.loads(path.read_text()) for path in sorted(FOLDER.glob(f"{name}-*.json"))]
 
 
-def sources(files: Iterable[dict[str, Any]]) -> str:
+def sources(files: Iterable[Row]) -> str:
     """Where the numbers come from, below them."""
     lines = [f"`{f['command']}`: {f['device']}, torch {f['torch']}, Python {f['python']}, {f['date']}" for f in files]
     return f"*{'; '.join(lines)}.*"
@@ -35,68 +32,58 @@ def short(device: str) -> str:
     return device.removeprefix("NVIDIA ").partition(",")[0]
 
 
-def by_network(
-    files: Iterable[dict[str, Any]], cells: Callable[[dict[str, Any]], Iterable[str]]
-) -> list[tuple[str, ...]]:
-    """Rows of a table: the network, the device, and what is told of them."""
-    return [(row["network"], short(file["device"]), *cells(row)) for file in files for row in file["rows"]]
+def by_network(name: str, columns: dict[str, Callable[[Row], str]], more: Sequence[str] = ()) -> str:
+    """A table of a benchmark: the network, the device, and what is told of them; then further paragraphs."""
+    files = kept(name)
+    rows = [
+        (row["network"], short(file["device"]), *(cell(row) for cell in columns.values()))
+        for file in files
+        for row in file["rows"]
+    ]
+    return "\n\n".join([table(("network", "device", *columns), rows, left=2), *more, sources(files)])
 
 
 def step_cost() -> str:
     """A hot-swapped step beside one of SGD."""
-    files = kept("step-cost")
-    rows = by_network(
-        files,
-        lambda row: (
-            *(f"{row[name]:.2f}" for name in ("ratio", "limit")),
-            f"{row['ratio'] / row['limit']:.2f}",
-            f"{row['trials']:.2f}",
-            f"{row['extra_sgd'][0]:.2f} / {row['extra_sgd'][1]:.2f}",
-        ),
-    )
-    headings = ("network", "device", "over SGD", "limit", "overhead", "trials per step", "memory, kept / peak")
-    return f"{table(headings, rows, left=2)}\n\n{sources(files)}"
+    columns: dict[str, Callable[[Row], str]] = {
+        "over SGD": lambda row: f"{row['ratio']:.2f}",
+        "limit": lambda row: f"{row['limit']:.2f}",
+        "overhead": lambda row: f"{row['ratio'] / row['limit']:.2f}",
+        "trials per step": lambda row: f"{row['trials']:.2f}",
+        "memory, kept / peak": lambda row: " / ".join(f"{one:.2f}" for one in row["extra_sgd"]),
+    }
+    return by_network("step-cost", columns)
 
 
 def protections() -> str:
     """What it costs to be right."""
-    files = kept("protections")
-    names = list(files[0]["rows"][0]["spent"])
-    rows = by_network(
-        files,
-        lambda row: (
-            *(f"{1e3 * row[name]:.2f}" for name in ("step", "bare")),
-            *(f"{1e3 * row['spent'][name] / row['trials']:.3f}" for name in names),
-            f"{row['longer'] / row['step']:.1%} ± {row['unsure'] / row['step']:.1%}",
-        ),
+    file = kept("protections")[0]
+    columns: dict[str, Callable[[Row], str]] = {
+        "step, ms": lambda row: f"{1e3 * row['step']:.2f}",
+        "without, ms": lambda row: f"{1e3 * row['bare']:.2f}",
+    }
+    for name in file["rows"][0]["spent"]:
+        columns[f"{name}, ms a trial"] = lambda row, name=name: f"{1e3 * row['spent'][name] / row['trials']:.3f}"
+    columns["of a step, together"] = lambda row: (
+        f"{row['longer'] / row['step']:.1%} ± {row['unsure'] / row['step']:.1%}"
     )
-    each = (f"{name}, ms a trial" for name in names)
-    headings = ("network", "device", "step, ms", "without, ms", *each, "of a step, together")
-    decision = 1e3 * files[0]["one_decision"]
+    decision = 1e3 * file["one_decision"]
     more = f"One decision of two processes on one machine (gloo) takes {decision:.2f} ms a trial more."
-    return f"{table(headings, rows, left=2)}\n\n{more}\n\n{sources(files)}"
+    return by_network("protections", columns, [more])
 
 
 def study_speed() -> str:
     """The ensemble beside single runs and beside the hardware."""
     (file,) = kept("study-speed")
     rows = []
-    for row in file["rows"]:
-        runs, step, sgd = row["runs"], row["step"], row["algorithm"] == "sgd"
+    for row in sorted(file["rows"], key=lambda row: ("sgd", "adadelta", "ducb").index(row["algorithm"])):
+        runs, step = row["runs"], row["step"]
+        speed = runs / step / (50_000 // row["batch"])
+        over = (f"{runs * row['loop'] / step:.0f}×", f"{runs * row['alone'] / step:.1f}×")
+        floors = [f"{row[name] / step:.0%}" if row["algorithm"] == "sgd" else "" for name in ("by_bytes", "by_flop")]
         rows.append(
-            (
-                row["algorithm"],
-                str(row["batch"]),
-                str(runs),
-                f"{1e3 * step:.3f}",
-                f"{runs / step / (50_000 // row['batch']):.0f}",
-                f"{runs * row['loop'] / step:.0f}×",
-                f"{runs * row['alone'] / step:.1f}×",
-                f"{row['by_bytes'] / step:.0%}" if sgd else "",
-                f"{row['by_flop'] / step:.0%}" if sgd else "",
-            )
+            (row["algorithm"], f"{row['batch']}", f"{runs}", f"{1e3 * step:.3f}", f"{speed:.0f}", *over, *floors)
         )
-    rows.sort(key=lambda row: ("sgd", "adadelta", "ducb").index(row[0]))
     headings = ("algorithm", "batch", "runs", "ms a step", "run-epochs a second", "over a PyTorch loop")
     more = ("over one run in the same engine", "of the bytes floor", "of the arithmetic floor")
     ceilings = f"{file['bytes_per_second'] / 1e12:.2f} TB/s copying, {file['flop_per_second'] / 1e12:.0f} TFLOP/s"
@@ -105,57 +92,39 @@ def study_speed() -> str:
 
 def adam_grids() -> str:
     """Grids of different tops around AdamW: held-out losses, and how often the rate was the largest one."""
-    files = kept("adam-grids")
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for row in (row for file in files for row in file["rows"]):
-        found.setdefault(row["method"], {}).setdefault(row["network"], []).append(row)
-    networks = list(next(iter(found.values())))
+    every = [row for file in kept("adam-grids") for row in file["rows"]]
+    methods, networks = (list(dict.fromkeys(row[name] for row in every)) for name in ("method", "network"))
     rows = []
-    for method, by_network in found.items():
-        losses = (", ".join(f"{row['loss']:.2f}" for row in by_network[network]) for network in networks)
-        tops = [row["at_top"] for each in by_network.values() for row in each if row["at_top"] is not None]
+    for method in methods:
+        own = [row for row in every if row["method"] == method]
+        tops = [row["at_top"] for row in own if row["at_top"] is not None]
+        losses = (", ".join(f"{row['loss']:.2f}" for row in own if row["network"] == one) for one in networks)
         rows.append((method, *losses, f"{min(tops):.0%} to {max(tops):.0%}" if tops else ""))
-    return f"{table(('', *networks, 'steps with the largest rate'), rows)}\n\n{sources(files)}"
+    return f"{table(('', *networks, 'steps with the largest rate'), rows)}\n\n{sources(kept('adam-grids'))}"
 
 
 def pass_time() -> str:
-    """The seconds of a pass of each method over those of a pass of AdamW, by workload; or a sentence."""
-    files = kept("pass-time")
-    if not files:
-        return "Not measured yet."
-    columns = [(row, short(file["device"])) for file in files for row in file["rows"]]
+    """The seconds of a pass of each method over those of a pass of AdamW, by workload."""
+    columns = [(row, short(file["device"])) for file in kept("pass-time") for row in file["rows"]]
     headings = [f"{row['workload'].replace('_', ' ')}, {device}" for row, device in columns]
-    passes = ("–" if row["adamw"] is None else f"{1e3 * row['adamw']:.2f}" for row, _ in columns)
-    plain = ("AdamW, ms a pass", *passes, copies("adamw"))
+    plain = (
+        "AdamW, ms a pass",
+        *(_or_dash(row["adamw"] and 1e3 * row["adamw"]) for row, _ in columns),
+        copies("adamw"),
+    )
     names = dict.fromkeys(name for row, _ in columns for name in row["ratios"])
-    rows = [(label(name), *(_ratio(row["ratios"].get(name)) for row, _ in columns), copies(name)) for name in names]
-    return f"{table(('', *headings, 'copies of the weights'), [plain, *rows])}\n\n{sources([*files, *kept('memory')])}"
+    rows = [(label(name), *(_or_dash(row["ratios"].get(name)) for row, _ in columns), copies(name)) for name in names]
+    files = [*kept("pass-time"), *kept("memory")]
+    return f"{table(('', *headings, 'copies of the weights'), [plain, *rows])}\n\n{sources(files)}"
 
 
-def pass_time_in_short() -> str:
-    """Of the best of ours and of the others, and the most of all; within a sentence."""
-    rows = [row for file in kept("pass-time") for row in file["rows"]]
-    found = [(value, name, row["workload"]) for row in rows for name, value in row["ratios"].items() if value]
-    if not found:
-        return "–"
-    timed = {name for _, name, _ in found}
-    ranked = [row.method for row in best_first(scores(results() or {})) if row.method in timed]
-    best = (next((name for name in ranked if is_ours(name) == ours), None) for ours in (True, False))
-    told = (f"a pass of {label(name)} takes {pass_times(name)}" for name in best if name is not None)
-    most = (max(one for one in found if is_ours(one[1]) == ours) for ours in (True, False))
-    named = (f"{value:.2f} ({label(name)} on `{workload}`)" for value, name, workload in most)
-    return f"{'; '.join(told)}. The most of ours is {' and of the others '.join(named)}"
-
-
-def pass_times(*names: str) -> str:
-    """The least and the greatest of these ratios for some methods, by device; within a sentence."""
+def pass_times(name: str) -> str:
+    """The least and the greatest of a method's ratios, by device; within a sentence."""
     parts = []
     for file in kept("pass-time"):
-        values = [value for row in file["rows"] for name in names if (value := row["ratios"].get(name))]
-        if not values:
-            continue
-        ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
-        parts.append(f"{' to '.join(ends)} times as long on {with_article(short(file['device']))}")
+        if values := [value for row in file["rows"] if (value := row["ratios"].get(name))]:
+            ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
+            parts.append(f"{' to '.join(ends)} times as long ({short(file['device'])})")
     return " and ".join(parts) or "–"
 
 
@@ -166,7 +135,7 @@ def copies(method: str) -> str:
     return next((f"{row['copies'][method]:.0f}" for row in rows if method in row["copies"]), "–")
 
 
-def _ratio(value: float | None) -> str:
+def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
@@ -180,7 +149,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "adam grids": adam_grids,
     "demo": demo,
     "pass time": pass_time,
-    "pass time in short": pass_time_in_short,
+    "pass time of prodigy": lambda: pass_times("prodigy"),
     "step cost": step_cost,
     "protections": protections,
     "study speed": study_speed,

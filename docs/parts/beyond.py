@@ -1,4 +1,4 @@
-"""The study of extensions, as Markdown and pictures: what is varied, and, once it was run, what came of it."""
+"""Studies beside the paper's: variants of hot swapping, vSGD, and the search of the paper's prose, with pictures."""
 
 from __future__ import annotations
 
@@ -6,178 +6,186 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from measured import ROOT, table
+import pandas as pd
+from measured import FORMS, ROOT, source, table
 
-from hotswap.errors import StudyError
-from hotswap.report.extensions import (
-    GROUPS,
-    Comparison,
-    changes,
-    compare,
-    confirmed,
-    findings,
-    group_of,
-    prize,
-)
-from hotswap.report.extensions.tables import (
+from hotswap.report.beyond import (
+    DECIDING,
     epoch_grid,
     error_grid,
     in_groups,
     method,
     objective_grid,
+    prize,
     prize_grid,
     variant_grid,
 )
-from hotswap.report.extensions.verdict import DECIDING
-from hotswap.report.figures.style import save
-from hotswap.report.origin import origin_of
+from hotswap.report.comparison import PASSES, Comparison, compare, tenth
+from hotswap.report.figures import save
 from hotswap.report.results import Results, load_results
-from hotswap.report.tables import Grid, table_text
+from hotswap.report.summaries import settings_among
+from hotswap.report.tables import markdown
+from hotswap.report.variants import GROUPS, changes, group_of
 from hotswap.report.write import beyond_figures
 from hotswap.studies import CONFIRMATION, EXTENSIONS, HotSwapFamily
 
 PICTURES = ROOT / "docs" / "pictures"
 PRESET = "adam_05_armijo"
 """The family that `hotswap.presets.adam` is."""
-NOT_YET = "The study has not been run yet, so there is nothing to tell."
 
 
 @cache
-def results(name: str) -> Results | None:
-    """The results of a study in the repository; None while there are none."""
-    try:
-        return load_results(ROOT / "results" / name)
-    except StudyError:
-        return None
+def results(name: str) -> Results:
+    """The results of a study in the repository."""
+    return load_results(ROOT / "results" / name)
 
 
 @cache
-def compared(found: Results) -> Comparison:
-    """Beside rivals from the paper's study."""
-    comparison = compare(found, results("paper"))
-    assert comparison is not None, "the study has no variants of hot swapping"
-    return comparison
+def compared(name: str) -> Comparison:
+    """A study beside rivals from the paper's study."""
+    found = compare(results(name), results("paper"))
+    assert found is not None, f"{name} has no variants of hot swapping"
+    return found
 
 
 def varied() -> str:
-    """What each family of the study changes, by group; known before it was run."""
-    families = [f for f in (*EXTENSIONS.families, *EXTENSIONS.set_aside) if isinstance(f, HotSwapFamily)]
-    paper = families[0]
+    """What each family of the study changes, by group."""
+    every = [family for family in (*EXTENSIONS.families, *EXTENSIONS.set_aside) if isinstance(family, HotSwapFamily)]
+    paper, *families = every
     rows = [
         (title, f"`{family.name}`", changes(family, paper))
         for group, title in GROUPS.items()
-        for family in families[1:]
+        for family in families
         if group_of(family, paper) == group
     ]
-    merged = [(row[0] if at == 0 or rows[at - 1][0] != row[0] else "", *row[1:]) for at, row in enumerate(rows)]
-    return table(("", "variant", "with"), merged, left=3)
+    return table(("", "variant", "with"), rows, left=3)
 
 
-def came_of_it() -> str:
-    """Everything that was measured, or a sentence."""
-    first, second = results(EXTENSIONS.name), results(CONFIRMATION.name)
-    return NOT_YET if first is None else section(first, second)
-
-
-def section(first: Results, second: Results | None) -> str:
-    """The prize, the findings with their figures, and the tables."""
-    comparison = compared(first)
-    verdict = prize(comparison)
+def section() -> str:
+    """The prize, the figures, and the tables."""
+    comparison, again = compared(EXTENSIONS.name), compared(CONFIRMATION.name)
+    verdict, groups = prize(comparison), in_groups(comparison)
+    seeds = ", ".join(map(str, again.seeds))
     parts = [
         "### Is one ahead of all?",
-        " ".join(verdict.sentences()),
-        *_again(comparison, second),
-        table_text(prize_grid(verdict), left=4),
+        verdict.sentence(),
+        markdown(prize_grid(verdict)),
+        f"From first weights that had no part in the choice (seeds {seeds}):",
+        markdown(prize_grid(prize(again))._replace(title="")),
         "### In a few numbers each",
-        table_text(variant_grid(comparison), left=2),
+        markdown(variant_grid(comparison)),
         "### At equal cost",
         "![Objective of every variant over that of the paper's algorithm, by batch size](pictures/beyond-ratios.png)",
         method(comparison),
-        *(table_text(objective_grid(comparison, cost)) for cost in comparison.moments),
-        table_text(error_grid(comparison, comparison.moments[-1])),
-        "### One finding each",
-        *_findings(comparison),
+        *(markdown(objective_grid(comparison, cost)) for cost in comparison.moments),
+        markdown(error_grid(comparison, comparison.moments[-1])),
+        "### Over cost",
+        *(f"![{GROUPS[group]}: objective against cost](pictures/beyond-{group}.png)" for group in groups),
         "### Epoch by epoch",
         "Training objective and test error, medians over seeds, whatever an epoch costs.",
-        *(_folded(epoch_grid(comparison, some, ""), GROUPS[group]) for group, some in in_groups(comparison).items()),
-        *(f"*Source: `results/{found.name}`. {origin_of(found).sentence()}*" for found in (first, second) if found),
     ]
+    for group, families in groups.items():
+        rows = markdown(epoch_grid(comparison, families, ""))
+        parts.append(f'<details markdown="1">\n<summary>{GROUPS[group]}</summary>\n\n{rows}\n</details>')
+    parts += [source(name, results(name)) for name in (EXTENSIONS.name, CONFIRMATION.name)]
     return "\n\n".join(part.strip() for part in parts)
 
 
-def _folded(grid: Grid, title: str) -> str:
-    """A long table behind its title."""
-    rows = table(grid.headings, grid.rows, left=1)
-    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{rows}\n\n</details>'
-
-
-def _again(comparison: Comparison, second: Results | None) -> list[str]:
-    """What the study of confirmation says."""
-    if second is None:
-        return []
-    again = compared(second)
-    seeds = ", ".join(map(str, again.seeds))
-    said = " ".join(confirmed(prize(comparison), prize(again)))
-    return [f"From first weights that had no part in the choice (seeds {seeds}): {said}"]
-
-
-def _findings(comparison: Comparison) -> list[str]:
-    parts = []
-    found = findings(comparison)
-    for group in in_groups(comparison):
-        parts += [
-            f"**{GROUPS[group]}**",
-            f"![Objective against cost: {GROUPS[group].lower()}](pictures/beyond-{group}.png)",
-            "\n".join(f"- `{one.variant}`: {one.sentence}" for one in found if one.group == group),
-        ]
-    return parts
-
-
 def draw(folder: Path = PICTURES) -> list[Path]:
-    """Draw the figures of the page, if the study was run."""
-    found = results(EXTENSIONS.name)
+    """Draw the figures of the page."""
     drawn = []
-    for name, figure in (beyond_figures(compared(found)) if found is not None else {}).items():
+    for name, figure in beyond_figures(compared(EXTENSIONS.name)).items():
         if figure is not None:
             save(figure, folder / f"{name}.png")
             drawn.append(folder / f"{name}.png")
     return drawn
 
 
-def in_short() -> str:
-    """One row for each variant, or a sentence."""
-    found = results(EXTENSIONS.name)
-    return NOT_YET if found is None else table_text(variant_grid(compared(found)), left=2)
-
-
 def preset() -> str:
-    """The objectives of `hotswap.presets.adam` and of its rivals, by batch size; or a sentence."""
-    found, again = results(EXTENSIONS.name), results(CONFIRMATION.name)
-    if found is None or again is None:
-        return NOT_YET
-    first, second = compared(found), compared(again)
-    shown = [(rival.whole, first, rival.key) for rival in DECIDING]
-    seeds = (f"{study.seeds[0]} to {study.seeds[-1]}" for study in (first, second))
-    shown += [(f"`presets.adam`, seeds {of}", study, PRESET) for of, study in zip(seeds, (first, second), strict=True)]
-    rows = []
-    for cost in first.moments:
-        for at, (label, study, who) in enumerate(shown):
-            cells = (f"{study.value(who, size, cost):.1e}" for size in first.batch_sizes)
-            rows.append((str(cost) if at == 0 else "", label, *cells))
-    return table(("plain epochs", "", *(f"batch {size}" for size in first.batch_sizes)), rows, left=2)
+    """The objectives of `hotswap.presets.adam` and of its rivals, by batch size."""
+    studies = [compared(name) for name in (EXTENSIONS.name, CONFIRMATION.name)]
+    shown = [(rival.whole, studies[0], rival.key) for rival in DECIDING]
+    shown += [(f"`presets.adam`, seeds {one.seeds[0]} to {one.seeds[-1]}", one, PRESET) for one in studies]
+    sizes = studies[0].batch_sizes
+    rows = [
+        (str(cost), label, *(f"{study.value(who, size, cost):.1e}" for size in sizes))
+        for cost in studies[0].moments
+        for label, study, who in shown
+    ]
+    return table(("plain epochs", "", *(f"batch {size}" for size in sizes)), rows, left=2)
 
 
 def preset_lead() -> str:
     """By how much the preset is ahead where it is least so, in both studies."""
-    found = [study for study in map(results, (EXTENSIONS.name, CONFIRMATION.name)) if study is not None]
-    leads = [one.worst.lead for study in found for one in prize(compared(study)).standings if one.variant == PRESET]
-    return f"{min(leads):.1f}" if leads else "an unknown factor"
+    found = [prize(compared(name)).of(PRESET) for name in (EXTENSIONS.name, CONFIRMATION.name)]
+    return f"{min(standing.worst.lead for standing in found if standing is not None):.1f}"
+
+
+def first_decrease() -> str:
+    """Both searches at equal cost, and their trials."""
+    found = compared("first_decrease")
+    searches = {"paper": "`Backtracking()`", "first_decrease": "`FirstDecrease()`"}
+    searches["first_headroom"] = "`FirstDecrease(headroom=1)`"
+    rows = []
+    for who, title in searches.items():
+        for cost in found.moments:
+            cells = (f"{found.value(who, size, cost):.1e}" for size in found.batch_sizes)
+            rows.append((title, f"objective at the cost of {cost} plain epochs", *cells))
+        rows.append((title, "trials per step", *(f"{found.trials(who, size):.2f}" for size in found.batch_sizes)))
+    shown = table(("search", "", *(f"batch {size}" for size in found.batch_sizes)), rows, left=2)
+    return f"{shown}\n\n{source('first_decrease', results('first_decrease'))}"
+
+
+def vsgd() -> str:
+    """vSGD after as many epochs as the others, early and late; the lowest values are bold."""
+    ours, theirs, parts = results("cited"), results("paper"), []
+    for epochs in (50, ours.planned_epochs):
+        rows = _after(epochs, ours, theirs)
+        medians = {who: found.groupby("batch_size")[list(FORMS)].median() for who, found in rows.items()}
+        lowest = pd.concat(medians.values()).groupby(level=0).min()
+        cells = [
+            (who, *(_marked(table.loc[size], lowest.loc[size]) for size in lowest.index), _cost(rows[who]))
+            for who, table in medians.items()
+        ]
+        title = f"**{epochs} epochs: test error and training objective, medians over seeds; bold, the lowest**"
+        heads = ("", *(f"batch {size}" for size in lowest.index), "cost of an epoch")
+        parts += [title, table(heads, cells)]
+    return "\n\n".join([*parts, source("cited", ours)])
+
+
+def _after(epochs: int, ours: Results, theirs: Results) -> dict[str, pd.DataFrame]:
+    """The rows of each method after so many epochs; of SGD, one row a setting."""
+    mine, its = (found.metrics[found.metrics["epoch"] == epochs] for found in (ours, theirs))
+    sgd = its[its["algorithm"] == "sgd"]
+    settings = sgd.groupby(settings_among(sgd), dropna=False)[list(FORMS)].median().reset_index()
+    ranked = settings.sort_values("train_nll").groupby("batch_size")
+    return {
+        "vSGD": mine,
+        "the paper's algorithm": its[its["algorithm"] == "ducb"],
+        "AdaDelta": its[its["algorithm"] == "adadelta"],
+        "the median of the best tenth of SGD's settings": ranked.head(tenth(len(settings) // ranked.ngroups)),
+        "the best of SGD's settings": ranked.head(1),
+    }
+
+
+def _marked(mine: pd.Series, lowest: pd.Series) -> str:
+    texts = {name: text(mine[name]) for name, text in FORMS.items()}
+    return ", ".join(f"**{texts[name]}**" if mine[name] == lowest[name] else texts[name] for name in FORMS)
+
+
+def _cost(rows: pd.DataFrame) -> str:
+    """Forward passes over those of plain epochs; of the paper's algorithm, by its trials in that epoch."""
+    if "passes" in rows and rows["passes"].notna().all():
+        return f"{(rows['passes'] / (PASSES * rows['steps'])).median():.2f}"
+    return f"{1 + (rows['trials'].median() if 'trials' in rows else 0.0) / PASSES:.2f}"
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "preset": preset,
     "preset lead": preset_lead,
     "extensions": varied,
-    "extensions results": came_of_it,
-    "extensions in short": in_short,
+    "extensions results": section,
+    "extensions in short": lambda: markdown(variant_grid(compared(EXTENSIONS.name))),
+    "vsgd": vsgd,
+    "first decrease": first_decrease,
 }

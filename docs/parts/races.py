@@ -83,14 +83,8 @@ def _rounds(kinds: Sequence[str], total: int | None, *, judged: bool) -> str:
 
 
 def trials() -> str:
-    """How the default lanes did beside others and beside fixed recipes; or a sentence."""
-    if not TRIALS.is_file():
-        return "The trials have not been run yet, so there is nothing to tell."
-    return trial_table(json.loads(TRIALS.read_text(encoding="utf-8")))
-
-
-def trial_table(found: Mapping[str, Any]) -> str:
-    """A row for each trial: means and worst scores on each group of problems, and where they come from."""
+    """The default lanes beside others and beside fixed recipes: means and worst scores on each group of problems."""
+    found = json.loads(TRIALS.read_text(encoding="utf-8"))
     groups = sorted({name for row in found["rows"] for name in row["means"]})
     headings = ("trial", *(f"{name}, mean / worst (of)" for name in groups))
     rows = [(f"`{row['trial']}`", *(_cell(row, name) for name in groups)) for row in found["rows"]]

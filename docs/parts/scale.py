@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from benchmarked import kept, sources
-from measured import results, table
+from measured import ROOT, results, table
 
 from hotswap.studies import PAPER
 
@@ -16,7 +15,7 @@ PRICE = 4.0
 """Dollars for an hour of one H200: an assumption, since prices differ."""
 
 FILES = {"slurm.sh": "bash", "Dockerfile": "docker", "rayjob.yaml": "yaml"}
-CLUSTER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
+CLUSTER = ROOT / "examples" / "cluster"
 
 
 @cache

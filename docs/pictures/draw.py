@@ -25,7 +25,7 @@ from hotswap.optim import Statistics
 from hotswap.race import Standings
 from hotswap.report import load_results
 from hotswap.report.figures import draw_figure_1, draw_figure_2, draw_tuning
-from hotswap.report.figures.style import save as save_report
+from hotswap.report.figures import save as save_report
 from hotswap.report.write import tuning_of
 
 HERE = Path(__file__).parent

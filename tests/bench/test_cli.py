@@ -214,7 +214,7 @@ def test_a_report_prints_scores(tmp_path: Path) -> None:
     shown = invoke("bench", "report", str(tmp_path / "bench"), "--out", str(tmp_path / "report"))
     assert "geometric mean" in shown
     assert "paper_network is too easy: AdamW's default reaches its reference" in shown
-    assert "Not run yet: cifar_resnet" in shown
+    assert "cifar_resnet has not been run yet." in shown
     shown = invoke("bench", "status", str(tmp_path / "bench"))
     assert "dog (default), seeds 0, 1, 2, 3, 4: missing" in shown
 

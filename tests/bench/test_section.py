@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,18 +16,9 @@ from hotswap.bench.exchange import export_results, read_results
 from hotswap.bench.methods import METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
-from hotswap.bench.report.comparing import Contest, duels, leads
-from hotswap.bench.report.looks import three_digits
-from hotswap.bench.report.verdict import (
-    advice,
-    after_second_tries,
-    coverage,
-    doubts,
-    each_of_ours,
-    early_on,
-    firmness,
-    verdict,
-)
+from hotswap.bench.report.comparing import Contest, Doubt, duels, leads
+from hotswap.bench.report.methods import three_digits
+from hotswap.bench.report.text import contest_grid, coverage, duel_grid, hindsight, lead_grid, score_grid, standing_grid
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Score, scores
 from hotswap.bench.store import BenchStore
@@ -172,7 +161,7 @@ def test_every_number_is_that_of_rows(folder: Path) -> None:
         assert shares == near(counts, rel=1e-5), method
 
 
-def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
+def test_ours_against_the_others_is_what_the_tables_hold(folder: Path) -> None:
     section, tables = section_of(folder), Tables(folder)
     names = {row["method"] for row in section["overall"]} - {REFERENCE}
     ours = {name for name in names if METHODS[name].ours}
@@ -198,20 +187,20 @@ def test_sentences_count_what_the_tables_hold(folder: Path) -> None:
         assert [contest["ours"]["text"], contest["other"]["text"]] == [three_digits(value) for value in best]
         assert contest["standing"] == (best[0] * 1.01 < best[1]) - (best[1] * 1.01 < best[0])
         wins += contest["standing"] > 0
-    told = verdict(scores({result.run.id: result for result in read_results(folder)}))
-    assert any(
-        f"ahead of the best of the others on {wins} of {len(section['contests'])} workload" in one for one in told
-    )
+    results = {result.run.id: result for result in read_results(folder)}
+    rows = {row[0]: row[1:] for row in standing_grid(scores(results)).rows}
+    title = "the best of them ahead of the best of the other side, on"
+    assert rows[title][0] == f"{wins} of {len(section['contests'])}"
     worst = max(tables.score(workload, name) for workload, name in there if name in ours)
-    (told,) = [one for one in section["summary"] if one.startswith("The worst of ours is")]
-    assert f"{worst:#.3g}".rstrip(".") in told
+    assert f", {three_digits(worst)} (`" in rows["the worst score of all"][0]
     search = tables.values.xs(100, level="seed").xs(REFERENCE, level="method")[100]
     search = search[tables.state.xs(100, level="seed").xs(REFERENCE, level="method") == "finished"].unstack("workload")
     ratios = (search / pd.Series({w: tables.level(w) for w in search.columns})).dropna()
     name = ratios.map(math.log).mean(axis=1).idxmin()
     mean, worst = math.exp(ratios.map(math.log).loc[name].mean()), ratios.loc[name].max()
-    (told,) = [one for one in section["summary"] if one.startswith("In hindsight")]
-    assert all(part in told for part in (f"`{name}`", *(f"{value:#.3g}".rstrip(".") for value in (mean, worst))))
+    (told,) = section["hindsight"]
+    assert all(part in told for part in (f"`{name}`", three_digits(mean), three_digits(worst)))
+    assert [told] == hindsight(results)
 
 
 def test_scores_that_are_nearly_the_same_are_level() -> None:
@@ -220,47 +209,42 @@ def test_scores_that_are_nearly_the_same_are_level() -> None:
             replace(SCORE, method=name, ratio=ratio) for name, ratio in (("hotswap_sgd", ours), ("adamw", other))
         )
         assert Contest("autoencoder", first, second).standing == standing
-        told = verdict([replace(SCORE, method="tuned", ratio=1.0), first, second])
-        assert any(one.startswith("They are level, within 1%, on 1: `autoencoder`") for one in told) == (standing == 0)
+        ((*_, told, doubt),) = contest_grid([replace(SCORE, method="tuned", ratio=1.0), first, second]).rows
+        assert told == {1: "ahead", 0: "level", -1: "behind"}[standing]
+        assert (doubt == "") == (standing == 0)
+
+
+def without(results: dict[str, Result], *parts: str) -> dict[str, Result]:
+    return {name: result for name, result in results.items() if not any(part in name for part in parts)}
 
 
 def test_what_is_missing_is_said() -> None:
     results = whole()
-    said = coverage(results, scores(results))
-    assert said[0] == "Scores are over 2 of 8 workloads: `autoencoder` and `paper_network`."
-    assert said[1].startswith("Not run yet: `cifar_resnet`, `fashion_convolution`")
-    half = {name: result for name, result in results.items() if not name.startswith(f"{V}-tuned-sobol_07")}
-    said = coverage(half, scores(half))
-    assert said[0] == "Scores are over 1 of 8 workloads: `paper_network`."
-    assert said[1] == "`autoencoder` has no scores yet: the search for its reference is not complete."
+
+    def said(some: dict[str, Result]) -> list[str]:
+        return coverage(some, scores(some))
+
+    assert said(results)[0] == "Scores are over 2 of 8 workloads."
+    assert "`cifar_resnet` has not been run yet." in said(results)
+    assert "DoG has no run that has ended. It has missing." in said(results)
     lost = {n: replace(r, state="diverged") if n.startswith(f"{V}-tuned") else r for n, r in results.items()}
-    told = "every run of the search for its reference diverged or raised an error"
-    assert coverage(lost, scores(lost))[1] == f"`autoencoder` has no scores yet: {told}."
-    early = {n: r for n, r in results.items() if not n.startswith(f"{V}-tuned") or n.endswith("-100")}
-    assert coverage(early, scores(early))[1] == "`autoencoder` has no scores yet: no run of its reference has finished."
     perfect = results | by_id(*(made(V, REFERENCE, seed, 0.0, configuration="sobol_00") for seed in range(5)))
-    assert coverage(perfect, scores(perfect))[1].startswith(
-        "`autoencoder` has no scores yet: its reference makes no error"
-    )
-    few = {name: result for name, result in results.items() if not name.startswith(f"{W}-adamw-")}
-    told = "scores on 1 of 2 workloads only, and {} left out where means are compared."
-    assert f"AdamW has {told.format('is')}" in coverage(few, scores(few))
-    fewer = {name: result for name, result in few.items() if not name.startswith(f"{W}-sgd-")}
-    assert f"SGD and AdamW have {told.format('are')}" in coverage(fewer, scores(fewer))
-    one = {name: result for name, result in results.items() if not name.endswith("-adamw-default-4")}
-    assert "AdamW on `autoencoder` has 4 of 5 seeds." in coverage(one, scores(one))
-    fewer = {name: result for name, result in results.items() if not name.endswith("-default-4")}
-    told = [sentence for sentence in coverage(fewer, scores(fewer)) if "seeds" in sentence]
-    assert any(
-        re.match(rf"On `{W}` \d+ configurations have fewer than 5 seeds; the fewest is 4.", sentence)
-        for sentence in told
-    )
-    owed = {name: result for name, result in results.items() if "-second-" not in name}
-    assert any(
-        s.startswith("Second tries that are due and have not been run yet: ") for s in coverage(owed, scores(owed))
-    )
-    told = [sentence for sentence in coverage(results, scores(results)) if "no run that has ended" in sentence]
-    assert told == ["DoG has no run that has ended. It has missing."]
+    early = {n: r for n, r in results.items() if not n.startswith(f"{V}-tuned") or n.endswith("-100")}
+    for some, why in (
+        (without(results, f"{V}-tuned"), "yet: its reference is not there, which `hotswap bench run --method tuned`"),
+        (without(results, f"{V}-tuned-sobol_07"), "yet: the search for its reference is not complete."),
+        (lost, "yet: every run of the search for its reference diverged or raised an error."),
+        (early, "yet: no run of its reference has finished."),
+        (perfect, "because its reference makes no error at all"),
+    ):
+        assert said(some)[0] == "Scores are over 1 of 8 workloads."
+        assert said(some)[1].startswith(f"`autoencoder` has no scores {why}")
+    told = "AdamW has scores on 1 of 2 workloads only, and is left out where means are compared."
+    assert told in said(without(results, f"{W}-adamw-"))
+    told = f"On `{V}` there are configurations with fewer than 5 seeds, 1 of them; the fewest is 4."
+    assert told in said(without(results, f"{V}-adamw-default-4"))
+    told = f"A second try of SaLSa on `{W}` is due and has not been run yet."
+    assert told in said(without(results, "-second-"))
     section = section_data(results)
     assert section is not None
     assert any("dog (default), seeds 0, 1, 2, 3, 4: missing." in told for told in section["troubles"])
@@ -290,87 +274,56 @@ def test_how_firm_a_lead_is() -> None:
     numbers = np.random.default_rng(1)
     sums = sum(sign * numbers.choice(logs, 200_000) for sign in (1, 1, -1, -1)) / 2
     assert [lead.low, lead.high] == pytest.approx(0.5**0.5 * np.exp(np.quantile(sums, [0.025, 0.975])), rel=1e-3)
-    (told,) = firmness(results, scores(results))
-    assert re.fullmatch(
-        r"The mean of HotSwapSGD \(the paper\) is 0\.707 times that of AdamW "
-        r"\(bootstrap over seeds: 95% interval 0\.\d+ to 0\.\d+\)\. "
-        "Without `paper_network`, where it gains most, it is 1.00: level.",
-        told,
-    )
     assert leads(results, [score for score in scores(results) if score.method != "adamw"])[0].other == "sgd"
     assert leads({}, []) == []
 
 
-def test_how_it_is_before_the_end_is_said() -> None:
-    scored = {
-        ("hotswap_sgd", W): (4.0, 1.0),
-        ("hotswap_sgd", V): (4.0, 1.0),
-        ("dog", W): (1.0, 2.0),
-        ("dog", V): (4.0, 0.5),
-    }
-    found = [
-        replace(SCORE, workload=workload, method=method, ratio=1.0, early={10: early, 30: later})
-        for (method, workload), (early, later) in scored.items()
-    ]
-    assert early_on(found) == [
-        "Earlier, the means of HotSwapSGD (the paper) and of DoG are 4.00 and 2.00 after 10% of the budget (behind on "
-        "1, level on 1) and 1.00 and 1.00 after 30% of the budget (ahead on 1, behind on 1)."
-    ]
-    assert early_on([score for score in found if score.method == "dog"]) == []
-    assert early_on(found)[0] in doubts({}, found)
+def lead(results: dict[str, Result]) -> tuple[str, ...]:
+    (row,) = lead_grid(results, scores(results)).rows
+    return row
 
 
-def test_few_seeds_are_not_firm() -> None:
-    results = contested(seeds=1)
-    (told,) = firmness(results, scores(results))
-    few = "fewer than 3 seeds on `autoencoder` and `paper_network`."
-    assert told.startswith(f"The mean of HotSwapSGD (the paper) is 0.707 times that of AdamW; {few}")
-    close = contested() | by_id(*(made(W, "hotswap_sgd", seed, 0.099 * (1 + 0.01 * seed)) for seed in range(5)))
-    (told,) = firmness(close, scores(close))
-    assert "which includes 1)" in told
+def test_the_table_of_leads() -> None:
+    name, end, interval, rest, *early, second = lead(contested())
+    assert (name, end, rest) == ("HotSwapSGD (the paper)", "0.707 (1 of 2)", "1.00 (`paper_network`)")
+    low, high = map(float, interval.split(" to "))
+    assert low < 0.707 < high
+    assert second == "0.707"
+    runs = scores(contested())
+    ratios = [
+        [s.early[percent] for s in runs if s.method == m] for percent in (10, 30) for m in ("hotswap_sgd", "adamw")
+    ]
+    means = [math.prod(some) ** 0.5 for some in ratios]
+    assert [cell.split()[0] for cell in early] == [three_digits(means[i] / means[i + 1]) for i in (0, 2)]
+
+
+def test_few_seeds_are_named_and_a_measure_of_0_has_no_lead() -> None:
+    assert lead(contested(seeds=1))[2] == "–; few seeds on `autoencoder`, `paper_network`"
     perfect = contested() | by_id(made(W, "hotswap_sgd", 0, 0.0))
-    assert firmness(perfect, scores(perfect)) == []
+    assert lead_grid(perfect, scores(perfect)).rows == ()
 
 
-@pytest.mark.parametrize(
-    ("end", "stands"),
-    [
-        (0.06, "0.775: HotSwapSGD (the paper), at 0.721, is still ahead."),
-        (0.04, "0.632: HotSwapSGD (the paper), at 0.721, is behind."),
-    ],
-)
-def test_leads_are_looked_at_again_where_second_tries_count(end: float, stands: str) -> None:
+def test_second_tries_of_the_others_count_against_ours() -> None:
     first = contested() | by_id(*(made(w, "dog", seed, {W: 0.3, V: 0.1}[w]) for w in (W, V) for seed in range(5)))
-    assert after_second_tries(scores(first)) == []
-    again = by_id(*(made(W, "dog", seed, end, configuration=SECOND) for seed in range(5)))
-    assert after_second_tries(scores(first | again)) == [f"If second tries count, DoG has a mean of {stands}"]
-    assert firmness(first | again, scores(first | again))[-1].startswith("If second tries count, DoG")
-    others = [score for score in scores(first | again) if score.method != "hotswap_sgd"]
-    assert after_second_tries(others) == []  # nobody of ours leads
+    again = by_id(*(made(W, "dog", seed, 0.04, configuration=SECOND) for seed in range(5)))
+    assert lead(first | again)[1:2] == lead(first)[1:2]
+    assert float(lead(first | again)[-1]) == pytest.approx(0.721 / 0.632, rel=1e-2)
 
 
-def test_why_not_to_be_sure_is_said() -> None:
-    for low, seeds, doubt in ((0.13, 5, "seeds overlap"), (0.15, 5, ""), (0.15, 2, "from 2 seeds")):
+def test_the_reason_for_a_doubt() -> None:
+    for low, seeds, doubt in ((0.13, 5, Doubt.OVERLAP), (0.15, 5, Doubt.NONE), (0.15, 2, Doubt.FEW)):
         ours = replace(SCORE, method="hotswap_sgd", ratio=1.0, low=0.1, high=0.14)
         other = replace(SCORE, ratio=1.5, low=low, high=0.3, seeds=seeds)
-        assert Contest(V, ours, other).doubt == doubt
-        said = " ".join(verdict([replace(SCORE, method="tuned", ratio=1.0), ours, other]))
-        assert f"`autoencoder` (HotSwapSGD (the paper) 1.00, AdamW 1.50{'; ' if doubt else ''}{doubt})" in said
-    assert Contest(V, ours, replace(other, ratio=1.001)).doubt == ""  # nobody is ahead
+        assert Contest(V, ours, other).doubt is doubt
+    assert Contest(V, ours, replace(other, ratio=1.001)).doubt is Doubt.NONE  # nobody is ahead
 
 
-def test_where_both_sides_are_as_good_as_tuned_is_said() -> None:
+def test_where_both_sides_are_as_good_as_tuned() -> None:
     tuned = [replace(SCORE, method="tuned", workload=name, ratio=1.0) for name in (V, W)]
-    first = replace(SCORE, method="hotswap_sgd", ratio=1.0, seeds=2)
-    as_good = "is as good as the tuned reference, within 1%, or better: `autoencoder`"
-    expected = [
-        f"On 1 of 2 workloads at least one of ours {as_good} (from 2 seeds).",
-        f"On 1 of 2 workloads at least one of the others {as_good}.",
-    ]
+    first = replace(SCORE, method="hotswap_sgd", ratio=1.0)
     behind = [replace(one, workload=W, ratio=1.2) for one in (first, SCORE)]
-    found = [*tuned, first, replace(SCORE, ratio=1.005), *behind]
-    assert [one for one in verdict(found) if "at least one" in one] == expected
-    assert [one for one in advice(found) if "at least one" in one] == expected
+    rows = {row[0]: row[1:] for row in standing_grid([*tuned, first, replace(SCORE, ratio=1.005), *behind]).rows}
+    assert rows["as good as tuned, within 1%, or better, on"] == ("1 of 2: `autoencoder`",) * 2
 
 
 def test_surely_ahead_is_with_every_seed_and_not_only_level() -> None:
@@ -403,10 +356,10 @@ def test_strange_results_have_a_section(name: str) -> None:
     assert section is not None
     assert "<section" in render_benchmark(section)  # JSON without NaN, or it raises
     found = scores(results)
-    for sentences in (verdict(found), advice(found), coverage(results, found)):
-        assert sentences
-        assert not any("nan" in sentence.split() for sentence in sentences)
-    assert (each_of_ours(found) == []) == (name != "ours alone")
+    assert coverage(results, found)
+    grids = [grid(found) for grid in (standing_grid, contest_grid, duel_grid, score_grid)]
+    assert "nan" not in str([*grids, lead_grid(results, found)])
+    assert bool(grids[0].rows) == (name == "ours alone")
 
 
 def test_where_nothing_has_ended_there_is_no_section() -> None:
@@ -415,13 +368,12 @@ def test_where_nothing_has_ended_there_is_no_section() -> None:
     assert '"benchmark":null' in render_benchmark(None)
 
 
-def test_the_advice_names_the_best_by_mean_and_by_worst_case() -> None:
-    said = advice(scores(whole()))
-    # In `whole` each method is a little worse than the one before it, in the order of METHODS.
+def test_the_best_of_both_sides_are_named() -> None:
+    """In `whole` each method is a little worse than the one before it, in the order of METHODS."""
     names = [name for name in METHODS if name not in (REFERENCE, "dog")]
     ours, others = ([METHODS[n].title for n in names if METHODS[n].ours is side] for side in (True, False))
-    assert said[0].startswith(f"Of ours, on the 2 workloads of the benchmark: {ours[0]} has the lowest geometric mean")
-    assert said[1].startswith(f"Of the other methods: {others[0]} has the lowest geometric mean")
+    _, *best = standing_grid(scores(whole())).rows[0]
+    assert [cell.rsplit(", ", 1)[0] for cell in best] == [ours[0], others[0]]
 
 
 def test_a_report_has_the_section_where_results_come_along(
@@ -440,6 +392,3 @@ def test_a_report_has_the_section_where_results_come_along(
     monkeypatch.setattr(places, "shipped", lambda *_: tmp_path)
     assert _benchmark() is None
     assert "the section on the benchmark cannot be made" in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "hotswap.bench.exchange", None)
-    assert _benchmark() is None
-    assert "cannot be made" in capsys.readouterr().out

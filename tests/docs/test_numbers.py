@@ -9,8 +9,7 @@ import matplotlib.image
 import pytest
 
 from hotswap.report import load_results
-from hotswap.report.figures import draw_figure_1, draw_tuning
-from hotswap.report.figures.style import save
+from hotswap.report.figures import draw_figure_1, draw_tuning, save
 from hotswap.report.write import tuning_of
 from tests.docs.helpers import DOCS, PAGES, ROOT, run
 
@@ -74,6 +73,13 @@ def test_every_claim_that_fails_is_discussed() -> None:
     assert {"1", "3", "6"} <= set(failed)
     for number in failed:
         assert f"<!-- numbers: claim {number} -->" in page, number
+
+
+def test_every_picture_of_variants_is_shown() -> None:
+    text = (DOCS / "beyond-the-paper.md").read_text(encoding="utf-8")
+    pictures = sorted((DOCS / "pictures").glob("beyond-*.png"))
+    assert len(pictures) > 1
+    assert all(f"(pictures/{picture.name})" in text for picture in pictures)
 
 
 @pytest.mark.parametrize("name", ["figure-1", "tuning"])

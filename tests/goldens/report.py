@@ -20,13 +20,15 @@ from hotswap.bench.exchange import read_results
 from hotswap.bench.report.comparing import contests, duels, leads
 from hotswap.bench.scores import Score, in_hindsight, overall, profile, scores
 from hotswap.report import judge, load_results
-from hotswap.report.choices import chosen, trials_per_step
-from hotswap.report.extensions import compare, group_of, prize
-from hotswap.report.figures.objective_and_error import figure_1_data
+from hotswap.report.beyond import prize
+from hotswap.report.comparison import compare
+from hotswap.report.figures.paper import figure_1_data
 from hotswap.report.origin import origin_of
 from hotswap.report.results import Results
+from hotswap.report.summaries import chosen, trials_per_step
 from hotswap.report.tables import timing_grid
 from hotswap.report.tuning import MEASURES, price_of_tuning
+from hotswap.report.variants import group_of
 
 FILE = Path(__file__).with_name("report.json")
 RESULTS = Path(__file__).parents[2] / "results"
@@ -57,6 +59,7 @@ def _scores() -> dict[str, Any]:
         "leads": {
             f"{one.ours}/{one.other}": (one.ratio, one.low, one.high, one.without, one.then, one.few)
             for one in leads(results, every)
+            if one.ratio < 1
         },
         "in hindsight": in_hindsight(results),
     }
@@ -77,7 +80,7 @@ def _paper(results: Results) -> dict[str, Any]:
         "chosen": {size: _thin(table) for size, table in chosen(results).items()},
         "trials": {size: _few(series) for size, series in trials_per_step(results.metrics, "ducb").items()},
         "tuning": {measure: _tuning(results, measure) for measure in MEASURES},
-        "tables": [timing_grid(results.timing, unit, results.looks) for unit in ("milliseconds", "seconds")],
+        "tables": [timing_grid(results.timing, unit, results.looks)[:3] for unit in ("milliseconds", "seconds")],
         "origin": (origin.devices, origin.precisions, origin.dates, origin.minutes, origin.units, origin.runs),
     }
 

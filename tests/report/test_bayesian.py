@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from hotswap.cli import app
 from hotswap.errors import StudyError
 from hotswap.report import load_results
+from hotswap.report.bayesian import FILE, FIRST, bayesian_search, expected_improvement, read_searches, search_on
 from hotswap.report.tuning import Space, space_of
-from hotswap.report.tuning.bayesian import FIRST, bayesian_search, expected_improvement
-from hotswap.report.tuning.searched import FILE, read_searches, search_on
 from tests.report.made_up import results, row
 
 

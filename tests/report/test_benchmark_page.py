@@ -13,7 +13,7 @@ import pytest
 from hotswap.bench.methods import METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
-from hotswap.bench.report.looks import three_digits
+from hotswap.bench.report.methods import three_digits
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.report.page import render_benchmark, render_page
 from tests.bench.helpers import by_id, made, whole
@@ -124,8 +124,8 @@ def test_ours_are_marked_and_counted_against_the_others(visit: Opened, section: 
         assert cell == f"{duel['ahead']} of {duel['of']} ({duel['surely']})"
     assert page.locator("#bench-contests h3").count() == 2
     assert page.locator(".contests li").count() == len(section["contests"]) == 2
-    assert page.locator("#bench-each li").count() == len(ours)
-    assert page.locator("#bench-verdict li").count() == len(section["summary"])
+    assert page.locator("#bench-verdict table").count() == len(section["grids"]) == 2
+    assert page.locator("#bench-verdict p").inner_text().startswith("In hindsight")
 
 
 def test_another_workload_has_its_own_curves_and_numbers(visit: Opened, section: dict[str, Any]) -> None:
@@ -286,7 +286,7 @@ def test_a_phone_and_a_finger_are_enough(visit: Opened) -> None:
 
 def test_what_is_missing_and_what_failed_is_told(visit: Opened, section: dict[str, Any]) -> None:
     page = visit("alone")
-    assert page.locator("#bench-coverage").inner_text().startswith("Scores are over 2 of 8 workloads: autoencoder and")
+    assert page.locator("#bench-coverage").inner_text().startswith("Scores are over 2 of 8 workloads.")
     assert "whose numbers mean nothing" in page.locator("#bench-cautions").inner_text()
     folds = page.locator("#bench-more details")
     folds.nth(0).locator("summary").click()

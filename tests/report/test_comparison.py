@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from hotswap.report import Results, load_results
-from hotswap.report.extensions import compare
-from hotswap.report.extensions.comparison import moments_of, over, same_problem, tenth
-from hotswap.report.extensions.tables import method
-from hotswap.report.extensions.variants import GROUPS, changes, group_of, paper_among, variants_of
+from hotswap.report.beyond import method
+from hotswap.report.comparison import compare, moments_of, over, same_problem, tenth
+from hotswap.report.variants import GROUPS, changes, group_of, paper_among, variants_of
 from hotswap.searches import FirstDecrease
 from hotswap.studies import EXTENSIONS, PAPER, AdaDeltaFamily, DucbFamily, HotSwapFamily
 from hotswap.studies import extensions as groups
@@ -67,7 +66,7 @@ def test_runs_that_are_not_finished_are_named_and_judged_as_far_as_they_are() ->
     assert found.unfinished == {("ucb1", 64): 50}
     assert found.trials("ucb1", 64) == pytest.approx(3)
     assert found.relative_cost("ucb1", 64) == pytest.approx(2)
-    assert method(found).endswith("Not trained to the end yet: `ucb1` at batch 64 (to epoch 50).")
+    assert method(found).endswith("Not trained to the end yet: `ucb1` at batch 64 (epoch 50).")
     whole = compare(results(done, specs=(study("paper", sizes=(64,)),)))
     assert whole is not None
     assert "Not trained" not in method(whole)
@@ -201,12 +200,12 @@ def test_every_extension_is_told_apart_and_is_where_the_study_has_it() -> None:
     ("family", "words", "group"),
     [
         (HotSwapFamily(name="x"), "nothing", "rest"),
-        (HotSwapFamily(name="x", high=1.0, count=7, low=1e-6), "7 rates from 1 to 1e-06", "rest"),
-        (HotSwapFamily(name="x", momentum=(0.9,)), "momentum 0.9", "bases"),
-        (HotSwapFamily(name="x", weight_decay=(1e-4,)), "weight decay 0.0001 beside the rate", "several"),
-        (HotSwapFamily(name="x", search_when="risen"), "a search in every step and when the loss has risen", "paces"),
-        (HotSwapFamily(name="x", search=FirstDecrease()), "the search `FirstDecrease()`", "searches"),
-        (HotSwapFamily(name="x", guard=3.0), "a guard that goes back when the loss has risen 3 times", "searches"),
+        (HotSwapFamily(name="x", high=1.0, count=7, low=1e-6), "`high=1.0`, `count=7`", "rest"),
+        (HotSwapFamily(name="x", momentum=(0.9,)), "`momentum=0.9`", "bases"),
+        (HotSwapFamily(name="x", weight_decay=(1e-4,)), "`weight_decay=0.0001`", "several"),
+        (HotSwapFamily(name="x", search_when="risen"), "`search_when='risen'`", "paces"),
+        (HotSwapFamily(name="x", search=FirstDecrease()), "`search=FirstDecrease()`", "searches"),
+        (HotSwapFamily(name="x", guard=3.0), "`guard=3.0`", "searches"),
     ],
 )  # fmt: skip
 def test_what_a_family_of_ones_own_changes(family: HotSwapFamily, words: str, group: str) -> None:
@@ -216,7 +215,7 @@ def test_what_a_family_of_ones_own_changes(family: HotSwapFamily, words: str, gr
 
 def test_changes_are_told_against_the_studys_own_paper() -> None:
     paper = HotSwapFamily(name="paper", count=9)
-    assert changes(HotSwapFamily(name="x", count=9, search_every=2), paper) == "a search in one of 2 steps"
+    assert changes(HotSwapFamily(name="x", count=9, search_every=2), paper) == "`search_every=2`"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotswap.report.extensions.costs import at_cost, reached, with_costs
+from hotswap.report.comparison import at_cost, reached, with_costs
 from tests.report.made_up import results, row
 
 INF, NAN = math.inf, math.nan

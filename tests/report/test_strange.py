@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from hotswap.report import judge, load_results, write, write_report
-from hotswap.report.figures.choices import _bounds
+from hotswap.report.figures.choosing import _bounds
 from hotswap.report.results import Results
 from hotswap.studies import PAPER, SgdFamily
 from hotswap.studies.exchange.shipped import shipped

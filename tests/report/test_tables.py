@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hotswap.report.claims import Claim
-from hotswap.report.tables import claims_markdown, latex, markdown, timing_grid
+from hotswap.report.claims import Claim, claims_grid
+from hotswap.report.tables import latex, markdown, timing_grid
 from tests.report.algorithms import Greedy, Nadam, registered
 from tests.report.made_up import results, timed
 
@@ -59,5 +59,5 @@ def test_both_languages() -> None:
 
 def test_claims_escape_what_markdown_would_take_for_a_column() -> None:
     claim = Claim(1, "a | b", "p", "o", "the rule", None)
-    text = claims_markdown([claim])
+    text = markdown(claims_grid([claim]))
     assert r"| 1 | a \| b | p | o | the rule | — |" in text

@@ -90,7 +90,7 @@ def list_() -> None:
 
 
 def _configured(configuration: Configuration) -> str:
-    from hotswap.bench.report.configured import settings_text
+    from hotswap.bench.report.methods import settings_text
 
     return f"{settings_text(configuration.settings)} ({configuration.source})"
 
@@ -253,8 +253,8 @@ def report(
     need("matplotlib", "Reports draw figures")
     need("pyarrow", "Reports read tables")
     from hotswap.bench.report import write_report
-    from hotswap.bench.report.looks import three_digits
-    from hotswap.bench.report.verdict import cautions, coverage
+    from hotswap.bench.report.methods import three_digits
+    from hotswap.bench.report.text import cautions, coverage
     from hotswap.bench.scores import overall, scores
 
     results = _results(folder)

@@ -30,12 +30,12 @@ def report(
     ] = None,
     out_dir: Annotated[Path, typer.Option("--out", help="Where the report goes.", metavar="DIR")] = Path("report"),
 ) -> None:
-    """Write figures, tables, a verdict on each claim, and a page to look at. No GPU, no torch.
+    """Write figures, tables, a verdict on each claim, and a page to look at. No GPU.
 
     Figures 1 and 2 and two of our own (PNG and SVG), Tables 1 and 2 (Markdown and LaTeX), claims.md, and index.html,
     one file that works offline. Of a study that is not finished, what there is. A study of variants of hot swapping has
     beyond-the-paper.md and figures that compare them at equal cost. Without STUDY, the page has the benchmark against
-    other methods as well, where that comes with hotswap and torch is there.
+    other methods as well, where that comes with hotswap.
     """
     need("pandas", "Reports read tables")
     need("matplotlib", "Reports draw figures")
@@ -69,7 +69,7 @@ def _benchmark() -> Mapping[str, Any] | None:
         from hotswap.bench.report import section_data
 
         return section_data({result.run.id: result for result in read_results(folder)})
-    except (ImportError, StudyError) as error:  # methods are known to those who have torch
+    except StudyError as error:
         sentence = f"Missing: the section on the benchmark cannot be made ({str(error).rstrip('.')})."
         out.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
     return None

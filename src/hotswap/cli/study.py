@@ -193,8 +193,8 @@ def tuning(
     """
     need("pandas", "Searching reads tables")
     need("sklearn", "A Bayesian search fits Gaussian processes")
+    from hotswap.report.bayesian import FILE, search_on
     from hotswap.report.results import load_results
-    from hotswap.report.tuning.searched import FILE, search_on
 
     if not folder.is_dir():
         raise SettingError(f"{folder} is not a folder; name a study's, or one that `hotswap study export` wrote.")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hotswap.report.results import Results
+from hotswap.studies.exchange.single_runs import SINGLES
 
 __all__ = ["Origin", "origin_of"]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What made a study's numbers; empty where nobody knows."""
+    """What made numbers; empty where nobody knows."""
 
     devices: tuple[str, ...]
     precisions: tuple[str, ...]
@@ -20,36 +22,37 @@ class Origin:
     dates: tuple[str, ...]
     commands: tuple[str, ...]
     minutes: float
-    """The sum of the durations of all units, evaluations included."""
+    """The sum of the durations of all units, evaluations included; 0 where durations were not recorded."""
     units: int
     runs: int
 
+    @classmethod
+    def of(cls, entries: Iterable[Mapping[str, Any]], *, runs: int, units: int = 0) -> Origin:
+        """From what finished each unit or run."""
+        found = list(entries)
+
+        def each(key: str) -> tuple[str, ...]:
+            return tuple(sorted({str(entry[key]) for entry in found if entry.get(key)}))
+
+        versions = [f"{name} {one}" for name in ("hotswap", "torch", "Python") for one in each(name.lower())]
+        dates = tuple(sorted({date[:10] for date in each("date")}))
+        minutes = sum(float(entry.get("seconds", 0.0)) for entry in found) / 60
+        return cls(each("device"), each("precision"), tuple(versions), dates, each("command"), minutes, units, runs)
+
     def sentence(self) -> str:
         """One line for a caption."""
-        if not self.units or not self.dates:
-            return "Nobody can say what made these numbers: the study has no provenance."
-        units = "1 unit" if self.units == 1 else f"{self.units} units"
-        what = f"{self.runs:,} runs in {units}, {self.minutes:.1f} minutes of training and evaluation"
-        where = f"on {' and '.join(self.devices)} ({', '.join(self.precisions)}; {', '.join(self.versions)})"
-        return f"{what} {where}, {' to '.join(dict.fromkeys((self.dates[0], self.dates[-1])))}."
+        if not self.dates:
+            return "Nobody can say what made these numbers: there is no provenance."
+        counts = {"run": self.runs, "unit": self.units}
+        parts = [f"{count:,} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+        parts += [f"{self.minutes:.1f} minutes of training and evaluation"] if self.minutes else []
+        how = ", ".join((*self.precisions, *self.versions))
+        days = " to ".join(dict.fromkeys((self.dates[0], self.dates[-1])))
+        return f"{', '.join(parts)} on {' and '.join(self.devices)} ({how}), {days}."
 
 
 def origin_of(results: Results) -> Origin:
-    """Collect it from what finished each unit."""
-    finishes: list[dict[str, Any]] = [
-        entry for name, entries in results.units.items() if not name.startswith("singles/") for entry in entries
-    ]
-
-    def each(key: str) -> tuple[str, ...]:
-        return tuple(sorted({str(entry[key]) for entry in finishes if key in entry}))
-
-    return Origin(
-        devices=each("device"),
-        precisions=each("precision"),
-        versions=tuple(f"torch {version}" for version in each("torch")),
-        dates=tuple(sorted({date[:10] for date in each("date")})),
-        commands=each("command"),
-        minutes=sum(float(entry.get("seconds", 0.0)) for entry in finishes) / 60,
-        units=len([name for name in results.units if not name.startswith("singles/")]),
-        runs=int(results.metrics["run"].nunique()),
-    )
+    """That of a study's runs; single runs against the clock are left out."""
+    units = {name: entries for name, entries in results.units.items() if not name.startswith(f"{SINGLES}/")}
+    runs = int(results.metrics["run"].nunique())
+    return Origin.of((entry for entries in units.values() for entry in entries), runs=runs, units=len(units))

@@ -20,10 +20,10 @@ from pandas.api.types import is_numeric_dtype
 
 from hotswap.errors import HotSwapError, StudyError, UnsafeNameError
 from hotswap.names import check_name
+from hotswap.report.bayesian import Orders, read_searches
 from hotswap.report.looks import Looks, families_of
 from hotswap.report.summaries import label, setting_counts, settings_among
-from hotswap.report.tuning.searched import Orders, read_searches
-from hotswap.report.tuning.space import MEASURES, Measure, Space, space_of
+from hotswap.report.tuning import MEASURES, Measure, Space, space_of
 from hotswap.studies.algorithms.base import ALGORITHMS
 from hotswap.studies.exchange.exported import check_provenance_names
 from hotswap.studies.exchange.shipped import shipped

@@ -1,20 +1,23 @@
-"""Tables 1 and 2 with the paper's numbers beside ours, and the claims: Markdown and LaTeX."""
+"""Tables: their cells, and how they are written in Markdown and LaTeX. Tables 1 and 2 have the paper's numbers, too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import re
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from hotswap.report.claims import Claim
+from hotswap.names import one_line
 from hotswap.report.looks import Looks
-from hotswap.report.markdown import escaped
 from hotswap.studies.paper import TABLE_1, TABLE_2
 
-__all__ = ["Grid", "claims_markdown", "latex", "markdown", "table_text", "timing_grid"]
+__all__ = ["Grid", "escaped", "latex", "markdown", "quoted", "timing_grid"]
 
 TimeUnit = Literal["milliseconds", "seconds"]
+
+_LAYOUT, _MARKS = re.compile(r"([|\[\]])"), re.compile(r"([\\`*])")
 
 
 class Grid(NamedTuple):
@@ -23,6 +26,66 @@ class Grid(NamedTuple):
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+    """The first columns, so many of them, hold words; the others hold numbers."""
+
+
+def escaped(text: str) -> str:
+    """A sentence or cell of our own that may have words of others in it: one line without HTML, links and columns.
+
+    Its code, in backticks, and its emphasis stay.
+    """
+    return _LAYOUT.sub(r"\\\1", html.escape(one_line(text), quote=False))
+
+
+def quoted(text: str) -> str:
+    """Words of others, such as the reason why a run failed: they read in Markdown as they were written."""
+    return escaped(_MARKS.sub(r"\\\1", text))
+
+
+def markdown(grid: Grid, clean: Callable[[str], str] = escaped) -> str:
+    """A table for Markdown, its title above; empty where there are no rows."""
+    marks = ["---"] * grid.left + ["---:"] * (len(grid.headings) - grid.left)
+    lines = (map(clean, grid.headings), marks, *(map(clean, row) for row in grid.rows))
+    title = [f"**{escaped(grid.title)}**", ""] if grid.title else []
+    return "\n".join([*title, *("| " + " | ".join(line) + " |" for line in lines)]) + "\n" if grid.rows else ""
+
+
+def latex(grid: Grid) -> str:
+    """The same as a LaTeX table; LaTeX numbers it itself."""
+    title = grid.title.partition(". ")[2] or grid.title
+    lines = [
+        r"% in the preamble: \usepackage{booktabs}",
+        r"\begin{table}[ht]",
+        r"  \centering\small\setlength{\tabcolsep}{3pt}",
+        rf"  \begin{{tabular}}{{{'r' * len(grid.headings)}}}",
+        r"  \toprule",
+        f"  {_latex_row(grid.headings)}",
+        r"  \midrule",
+        *(f"  {_latex_row(row)}" for row in grid.rows),
+        r"  \bottomrule",
+        r"  \end{tabular}",
+        rf"  \caption{{{_for_latex(title)}.}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(_for_latex(cell) for cell in cells) + r" \\"
+
+
+def _for_latex(text: str) -> str:
+    for plain, tex in (
+        ("\\", r"\textbackslash{}"),
+        ("&", r"\&"),
+        ("%", r"\%"),
+        ("_", r"\_"),
+        ("#", r"\#"),
+        ("–", "--"),
+    ):
+        text = text.replace(plain, tex)
+    return text.replace("×", r"$\times$")
 
 
 def timing_grid(timing: pd.DataFrame, unit: TimeUnit, looks: Looks | None = None) -> Grid:
@@ -45,7 +108,7 @@ def timing_grid(timing: pd.DataFrame, unit: TimeUnit, looks: Looks | None = None
         cells += [_pair(_over(ours, at, base), _over(theirs, at, base), ".2f", ".2f") for at in choosing]
         rows.append((str(size), *cells))
     name = "Table 1. Milliseconds per minibatch" if unit == "milliseconds" else "Table 2. Seconds per epoch"
-    return Grid(f"{name}; in brackets the paper's, on its hardware", tuple(headings), tuple(rows))
+    return Grid(f"{name}; in brackets the paper's, on its hardware", tuple(headings), tuple(rows), left=0)
 
 
 BASE = ("sgd", 0)
@@ -77,64 +140,3 @@ def _over(values: Sequence[float | None], at: int, base: int | None) -> float | 
 def _pair(ours: float | None, theirs: float | None, fine: str, coarse: str) -> str:
     mine = "–" if ours is None else format(ours, fine)
     return mine if theirs is None else f"{mine} ({format(theirs, coarse)})"
-
-
-def markdown(grid: Grid) -> str:
-    """A table for Markdown, its title above."""
-    return table_text(grid, left=0)
-
-
-def table_text(grid: Grid, left: int = 1) -> str:
-    """The same where the first `left` columns hold words."""
-    marks = ["---"] * left + ["---:"] * (len(grid.headings) - left)
-    lines = [f"**{escaped(grid.title)}**", "", _row(grid.headings), _row(marks), *(_row(row) for row in grid.rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(escaped, cells)) + " |"
-
-
-def latex(grid: Grid) -> str:
-    """The same as a LaTeX table; LaTeX numbers it itself."""
-    title = grid.title.partition(". ")[2] or grid.title
-    lines = [
-        r"% in the preamble: \usepackage{booktabs}",
-        r"\begin{table}[ht]",
-        r"  \centering\small\setlength{\tabcolsep}{3pt}",
-        rf"  \begin{{tabular}}{{{'r' * len(grid.headings)}}}",
-        r"  \toprule",
-        f"  {_latex_row(grid.headings)}",
-        r"  \midrule",
-        *(f"  {_latex_row(row)}" for row in grid.rows),
-        r"  \bottomrule",
-        r"  \end{tabular}",
-        rf"  \caption{{{_escaped(title)}.}}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(_escaped(cell) for cell in cells) + r" \\"
-
-
-def _escaped(text: str) -> str:
-    for plain, tex in (
-        ("\\", r"\textbackslash{}"),
-        ("&", r"\&"),
-        ("%", r"\%"),
-        ("_", r"\_"),
-        ("#", r"\#"),
-        ("–", "--"),
-    ):
-        text = text.replace(plain, tex)
-    return text.replace("×", r"$\times$")
-
-
-def claims_markdown(claims: Sequence[Claim]) -> str:
-    """`claims.md`: a line per claim."""
-    headings = ("#", "claim", "paper", "here", "what decides", "verdict")
-    rows = [(str(c.number), c.claim, c.paper, c.ours, c.rule, f"**{c.verdict}**" if c.verdict else "—") for c in claims]
-    table = [_row(headings), _row(["---:", *["---"] * 5]), *(_row(row) for row in rows)]
-    return "\n".join(["# The paper's claims", "", *table]) + "\n"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from matplotlib.figure import Figure
 
 from hotswap.errors import StudyError
 from hotswap.files import replacing
-from hotswap.report.claims import Claim, judge, worth_showing
-from hotswap.report.extensions import GROUPS, Comparison, comparison_of, prize
-from hotswap.report.extensions.tables import in_groups, markdown_text
+from hotswap.report.beyond import beyond_text, in_groups, prize
+from hotswap.report.claims import claims_grid, judge, worth_showing
+from hotswap.report.comparison import Comparison, comparison_of
 from hotswap.report.figures import (
     draw_choices,
     draw_figure_1,
@@ -21,31 +20,33 @@ from hotswap.report.figures import (
     draw_objective_and_cost,
     draw_ratios,
     draw_tuning,
+    save,
 )
-from hotswap.report.figures.style import save
-from hotswap.report.markdown import escaped, quoted
 from hotswap.report.origin import origin_of
 from hotswap.report.page import render_page
 from hotswap.report.page.data import page_data
 from hotswap.report.results import Results
-from hotswap.report.tables import Grid, claims_markdown, latex, markdown, timing_grid
+from hotswap.report.tables import Grid, escaped, latex, markdown, quoted, timing_grid
 from hotswap.report.tuning import MEASURES, Tuning, price_of_tuning
+from hotswap.report.variants import GROUPS
 
-__all__ = ["BEYOND", "FILES", "beyond_figures", "tables_of", "tuning_of", "write_report"]
+__all__ = ["BEYOND", "FILES", "beyond_figures", "tables_of", "tuning_of", "write_files", "write_report"]
 
-FIGURES = ("figure-1", "figure-2", "choices", "tuning")
+ENDINGS = ("png", "svg")
 FILES = (
-    *(f"{name}.{ending}" for name in FIGURES for ending in ("png", "svg")),
+    *(f"{name}.{ending}" for name in ("figure-1", "figure-2", "choices", "tuning") for ending in ENDINGS),
     *(f"table-{number}.{ending}" for number in (1, 2) for ending in ("md", "tex")),
     "claims.md",
     "index.html",
 )
-"""What a report of the paper's whole study consists of."""
+"""The files of a report on the paper's whole study."""
 BEYOND = (
-    *(f"beyond-{name}.{ending}" for name in ("ratios", *GROUPS) for ending in ("png", "svg")),
+    *(f"beyond-{name}.{ending}" for name in ("ratios", *GROUPS) for ending in ENDINGS),
     "beyond-the-paper.md",
 )
-"""What a study of variants of hot swapping has beside that, or instead of the claims."""
+"""The files that a study of variants of hot swapping has beside these, or instead of the claims."""
+
+Content = str | Figure | None
 
 
 def write_report(
@@ -58,8 +59,18 @@ def write_report(
 
     benchmark: a section of the page on other methods, as `hotswap.bench.report.section_data` makes it.
 
-    A file that an earlier report left and that these results do not allow is removed, so that nothing old stands
-    beside the new.
+    Raises:
+        StudyError: The folder cannot be written to.
+    """
+    return write_files(_contents(results, benchmark), folder, {*FILES, *BEYOND}, done)
+
+
+def write_files(
+    contents: Iterable[tuple[str, Content]], folder: Path, known: Iterable[str], done: Callable[[str], None]
+) -> list[Path]:
+    """Write texts, and figures as PNG and SVG, by their names; what is None has no file.
+
+    A file among the `known` names that an earlier report left is removed, so that nothing old stands beside the new.
 
     Raises:
         StudyError: The folder cannot be written to.
@@ -67,18 +78,47 @@ def write_report(
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, write in _writers(results, benchmark):
-            with replacing(folder / name) as part:
-                write(part)
-            written.append(folder / name)
-            done(name)
-        for name in {*FILES, *BEYOND} - {path.name for path in written}:
+        for name, content in contents:
+            for file in [f"{name}.{ending}" for ending in ENDINGS] if isinstance(content, Figure) else [name]:
+                if content is not None:
+                    with replacing(folder / file) as part:
+                        _write(content, part)
+                    written.append(folder / file)
+                    done(file)
+        for name in {*known} - {path.name for path in written}:
             (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise StudyError(
             f"The report cannot be written to {folder} ({error.strerror}); choose another --out."
         ) from error
     return written
+
+
+def _write(content: str | Figure, path: Path) -> None:
+    if isinstance(content, Figure):
+        save(content, path)
+    else:
+        path.write_text(content, encoding="utf-8")
+
+
+def _contents(results: Results, benchmark: Mapping[str, Any] | None) -> Iterator[tuple[str, Content]]:
+    """Each file's name, without its ending for a figure, and what is in it."""
+    claims = judge(results) if worth_showing(results) else []
+    tuning, tables, beyond = tuning_of(results), tables_of(results), comparison_of(results)
+    yield "figure-1", draw_figure_1(results.metrics, results.looks)
+    yield "figure-2", draw_figure_2(results.curves, results.looks)
+    yield "choices", draw_choices(results)
+    yield "tuning", draw_tuning(tuning, results.looks)
+    yield from beyond_figures(beyond).items() if beyond is not None else ()
+    for number, grid in enumerate(tables, start=1):
+        yield f"table-{number}.md", markdown(grid)
+        yield f"table-{number}.tex", latex(grid)
+    if beyond is not None:
+        yield "beyond-the-paper.md", f"{beyond_text(beyond)}\n{_about(results)}\n"
+    if claims:
+        caution = f"{escaped(results.caution)}\n\n" if results.caution else ""
+        yield "claims.md", f"{caution}# The paper's claims\n\n{markdown(claims_grid(claims))}\n{_about(results)}\n"
+    yield "index.html", render_page(page_data(results, claims, tuning, tables, origin_of(results), beyond, benchmark))
 
 
 def tables_of(results: Results) -> list[Grid]:
@@ -96,54 +136,12 @@ def tuning_of(results: Results) -> list[Tuning]:
     return [curve for curve in found if curve is not None]
 
 
-def _writers(results: Results, benchmark: Mapping[str, Any] | None) -> Iterator[tuple[str, Callable[[Path], None]]]:
-    """Each file's name, and what writes it."""
-    claims = judge(results) if worth_showing(results) else []
-    tuning, tables, beyond = tuning_of(results), tables_of(results), comparison_of(results)
-    figures: dict[str, Figure | None] = {
-        "figure-1": draw_figure_1(results.metrics, results.looks),
-        "figure-2": draw_figure_2(results.curves, results.looks),
-        "choices": draw_choices(results),
-        "tuning": draw_tuning(tuning, results.looks),
-        **(beyond_figures(beyond) if beyond is not None else {}),
-    }
-    for name, figure in figures.items():
-        if figure is not None:
-            for ending in ("png", "svg"):
-                yield f"{name}.{ending}", partial(save, figure)
-    for number, grid in enumerate(tables, start=1):
-        yield f"table-{number}.md", _text(markdown(grid))
-        yield f"table-{number}.tex", _text(latex(grid))
-    if beyond is not None:
-        yield "beyond-the-paper.md", _text(f"{markdown_text(beyond)}\n{_about(results)}\n")
-    if claims:
-        yield "claims.md", _text(_claims(results, claims))
-    page = page_data(results, claims, tuning, tables, origin_of(results), beyond, benchmark)
-    yield "index.html", _text(render_page(page))
-
-
 def beyond_figures(comparison: Comparison) -> dict[str, Figure | None]:
     """By the name of the file: the map of ratios, and the curves of each group of variants."""
-    return {
-        "beyond-ratios": draw_ratios(comparison, prize(comparison)),
-        **{
-            f"beyond-{group}": draw_objective_and_cost(comparison, [family.name for family in families])
-            for group, families in in_groups(comparison).items()
-        },
-    }
-
-
-def _text(text: str) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    return write
-
-
-def _claims(results: Results, claims: list[Claim]) -> str:
-    """The claims, what made the numbers, and what is missing."""
-    lines = [f"{escaped(results.caution)}\n"] if results.caution else []
-    return "\n".join([*lines, claims_markdown(claims), _about(results)]) + "\n"
+    figures = {"beyond-ratios": draw_ratios(comparison, prize(comparison))}
+    for group, families in in_groups(comparison).items():
+        figures[f"beyond-{group}"] = draw_objective_and_cost(comparison, [family.name for family in families])
+    return figures
 
 
 def _about(results: Results) -> str:

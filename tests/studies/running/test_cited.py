@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotswap.errors import SettingError
-from hotswap.report.extensions.costs import with_costs
+from hotswap.report.comparison import with_costs
 from hotswap.studies import CITED, PAPER, STUDIES, VsgdFamily
 from hotswap.studies.running.train import RunOptions
 from tests.studies.running.test_train import TOY, run, tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from hotswap.bench.methods import FIRST, METHODS
 from hotswap.bench.methods.tuned import REFERENCE
+from hotswap.bench.report.methods import is_ours
 from hotswap.bench.runs import Result
 from hotswap.bench.scores import Overall, Score, ends, geometric_mean, overall, reported, untrained
 
@@ -20,6 +22,7 @@ __all__ = [
     "LEVEL",
     "SURE",
     "Contest",
+    "Doubt",
     "Duel",
     "Lead",
     "Pair",
@@ -27,7 +30,6 @@ __all__ = [
     "best_first",
     "contests",
     "duels",
-    "is_ours",
     "leads",
     "scored",
     "sides",
@@ -105,6 +107,14 @@ class Duel:
     of: int
 
 
+class Doubt(StrEnum):
+    """A reason not to be sure which of two scores is better."""
+
+    NONE = ""
+    FEW = "few seeds"
+    OVERLAP = "seeds overlap"
+
+
 @dataclass(frozen=True)
 class Contest:
     """The best of ours and the best of the others on a workload."""
@@ -124,13 +134,14 @@ class Contest:
         return standing(self.ours.ratio, self.other.ratio)
 
     @property
-    def doubt(self) -> str:
-        """Why one should not be too sure who is ahead; empty where there is no reason, or where nobody is."""
+    def doubt(self) -> Doubt:
+        """The reason not to be sure who is ahead; none where nobody is."""
         if not self.standing:
-            return ""
-        if (least := min(self.ours.seeds, self.other.seeds)) < FEW:
-            return f"from {least} seed{'s' if least > 1 else ''}"
-        return "seeds overlap" if self.ours.low <= self.other.high and self.other.low <= self.ours.high else ""
+            return Doubt.NONE
+        if min(self.ours.seeds, self.other.seeds) < FEW:
+            return Doubt.FEW
+        overlap = self.ours.low <= self.other.high and self.other.low <= self.ours.high
+        return Doubt.OVERLAP if overlap else Doubt.NONE
 
 
 @dataclass(frozen=True)
@@ -150,11 +161,6 @@ class Lead:
     """The ratio without it."""
     few: tuple[str, ...]
     """Workloads on which one of both has few seeds."""
-
-
-def is_ours(method: str) -> bool:
-    """Whether it is a method of this library."""
-    return method in METHODS and METHODS[method].ours
 
 
 def scored(found: Iterable[Score]) -> list[str]:
@@ -214,7 +220,7 @@ def contests(found: Sequence[Score]) -> list[Contest]:
 
 
 def leads(results: Mapping[str, Result], found: Sequence[Score]) -> list[Lead]:
-    """Those of ours whose mean is below that of the best of the others, against that one."""
+    """Ours with a score everywhere, by their means, against the best of the others; none where a measure is 0."""
     rows, table = best_first(found), table_of(found)
     best = next((row for row in rows if not is_ours(row.method)), None)
     if best is None:
@@ -226,7 +232,7 @@ def leads(results: Mapping[str, Result], found: Sequence[Score]) -> list[Lead]:
         return [ends(runs[workload, method, FIRST], starts[workload]) for workload in scored(found)]
 
     chosen = []
-    for method in (row.method for row in rows if is_ours(row.method) and row.mean < best.mean):
+    for method in (row.method for row in rows if is_ours(row.method)):
         both = [measures(one) for one in (method, best.method)]
         if all(end > 0 for side in both for seeds in side for end in seeds):  # of 0, there is no ratio
             chosen.append(_lead(method, best.method, Pair.of(table, method, best.method), _interval(both)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axis import Axis
@@ -12,10 +13,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from hotswap.bench.methods import FIRST
 from hotswap.bench.methods.tuned import REFERENCE
-from hotswap.bench.report.looks import label, looks, three_digits, title_of
+from hotswap.bench.report.methods import appearances, label, three_digits, title_of
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Key, Score, curve, overall, profile, untrained
-from hotswap.report.figures.style import error_axis, objective_axis, styled
+from hotswap.report.figures.style import DASHES, LINES, MARKERS, error_axis, objective_axis, styled
+from hotswap.report.looks import Appearance
 
 __all__ = ["draw_overview", "draw_profile", "draw_workload"]
 
@@ -46,7 +48,7 @@ def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None
     own = {key: bands for key, bands in curves.items() if any(math.isfinite(middle) for middle, *_ in bands.values())}
     if not own:
         return None
-    drawn, (title, measured) = looks(method for _, method, _ in own), title_of(workload)
+    drawn, (title, measured) = appearances(method for _, method, _ in own), title_of(workload)
     with styled():
         figure = Figure(figsize=(8.4, 4.8), layout="constrained")
         axes = figure.subplots()
@@ -54,15 +56,17 @@ def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None
         order = {name: place for place, name in enumerate(drawn)}
         for (_, method, configuration), bands in sorted(own.items(), key=lambda pair: order[pair[0][1]]):
             middle, low, high = np.array([bands[percent] for percent in SHOWN]).T
-            look = drawn[method]
-            if look.ours or method == REFERENCE:
+            look = drawn[method].look
+            if look.layer:
                 axes.fill_between(SHOWN, low, high, color=look.colour, alpha=0.18, linewidth=0)
             else:
                 place = 100 * BESIDE ** (1 + order[method])
                 axes.plot([place, place], [low[-1], high[-1]], color=look.colour, linewidth=1.1, linestyle="-")
-                axes.plot(place, middle[-1], look.mark, color=look.colour, markersize=4)
+                axes.plot(place, middle[-1], MARKERS[look.marker], color=look.colour, markersize=4)
             name = label(method, configuration)
-            (line,) = axes.plot(SHOWN, middle, label=f"{name}: {three_digits(middle[-1])}", **look.line(configuration))
+            (line,) = axes.plot(
+                SHOWN, middle, label=f"{name}: {three_digits(middle[-1])}", **_line(drawn[method], configuration)
+            )
             ends.append((middle[-1], line))
         lowest = min(band[1] for bands in own.values() for band in bands.values())
         highest = _highest([bands[SHOWN[0]][0] for bands in own.values()], start)
@@ -82,6 +86,19 @@ def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None
     return figure
 
 
+def _line(shown: Appearance, configuration: str) -> dict[str, Any]:
+    """For matplotlib: ours strong, the others thin, the reference without marks; a second configuration dotted."""
+    look, reference = shown.look, shown.name == REFERENCE
+    return {
+        "color": look.colour,
+        "linewidth": (1.1, 1.8, 2.4)[look.layer],
+        "linestyle": DASHES[look.dashes] if configuration == FIRST or reference else LINES[3],
+        "marker": None if reference else MARKERS[look.marker],
+        "markersize": 5 if shown.chooses else 4,
+        "markerfacecolor": look.colour if look.filled else "white",
+    }
+
+
 def _highest(early: Sequence[float], start: float) -> float:
     """Where the axis ends: methods that make it worse than it was at first leave the picture."""
     worst = max(value for value in early if math.isfinite(value))
@@ -97,14 +114,17 @@ def draw_overview(scores: Sequence[Score]) -> Figure | None:
     rows = [row for row in overall(scores) if row.method != REFERENCE][::-1]
     if not rows:
         return None
-    count, drawn = max(row.workloads for row in rows), looks(row.method for row in rows)
-    ours = {name for name, look in drawn.items() if look.ours}
+    count, drawn = max(row.workloads for row in rows), appearances(row.method for row in rows)
+    ours = {name for name, shown in drawn.items() if shown.chooses}
     with styled():
         figure = Figure(figsize=(8.4, 0.9 + 0.27 * len(rows)), layout="constrained")
         axes = figure.subplots()
         for place, row in enumerate(rows):
             own = [s for s in scores if (s.method, s.configuration) == (row.method, FIRST) and not math.isnan(s.ratio)]
-            ratios, colour = [score.ratio for score in own], drawn[row.method].colour if row.method in ours else GREY
+            ratios, colour = (
+                [score.ratio for score in own],
+                drawn[row.method].look.colour if row.method in ours else GREY,
+            )
             axes.plot([min(ratios), max(ratios)], [place, place], color=colour, linewidth=1, alpha=0.35)
             for score in own:
                 face = "white" if score.marked else colour
@@ -144,14 +164,14 @@ def draw_profile(scores: Sequence[Score]) -> Figure | None:
     shares = profile(scores, levels.tolist())
     if not shares:
         return None
-    drawn = looks(shares)
+    drawn = appearances(shares)
     count = len({score.workload for score in scores if not math.isnan(score.ratio)})
     with styled():
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axes = figure.subplots()
         handles = {}
-        for name, look in drawn.items():
-            line = {**look.line(FIRST), "marker": None}
+        for name, shown in drawn.items():
+            line = {**_line(shown, FIRST), "marker": None}
             (handles[name],) = axes.plot(levels, shares[name], drawstyle="steps-post", label=label(name), **line)
         axes.axvline(1, color="#888888", linewidth=0.8)
         axes.set(xscale="log", xlim=(levels[0], MOST), ylim=(-0.02, 1.03))

@@ -1,4 +1,4 @@
-"""What the page shows of a benchmark, as plain JSON: numbers and sentences, nothing drawn yet."""
+"""The page's data on a benchmark, as plain JSON: numbers and tables, nothing drawn yet."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import Any
 from hotswap.bench.methods import SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
-from hotswap.bench.report.comparing import best_first, contests, duels, is_ours, scored
-from hotswap.bench.report.configured import configurations, settings_text
+from hotswap.bench.report.comparing import best_first, contests, duels, scored
 from hotswap.bench.report.figures import MOST
-from hotswap.bench.report.looks import label, looks, three_digits, title_of
-from hotswap.bench.report.origin import commands, origins
-from hotswap.bench.report.verdict import cautions, coverage, doubts, each_of_ours, summary
+from hotswap.bench.report.methods import (
+    appearances,
+    configuration_grid,
+    is_ours,
+    label,
+    origins,
+    settings_text,
+    three_digits,
+    title_of,
+)
+from hotswap.bench.report.text import cautions, coverage, hindsight, lead_grid, standing_grid
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, untrained
 from hotswap.bench.workloads import WORKLOADS
-from hotswap.report.figures.style import LINES
-from hotswap.report.page.numbers import number, numbers
+from hotswap.report.page.data import number, numbers
 
 __all__ = ["section_data"]
-
-DASHES = dict(zip(LINES[:3], ("solid", "dashed", "dotted"), strict=True))
-"""What the page calls these lines."""
 
 FEW = 3
 """So many of the others are drawn to begin with, beside AdamW."""
@@ -36,14 +39,15 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
     runs, found = reported(results), scores(results)
     if not found:
         return None
-    starts, levels = untrained(runs), _levels(found)
-    methods = _methods(found)
+    starts, made = untrained(runs), origins(results.values())
+    levels = {score.workload: score.median for score in found if score.method == REFERENCE}
     return {
         "percents": list(PERCENTS),
         "early": list(EARLY),
         "cautions": cautions(results, found),
         "coverage": coverage(results, found),
-        "summary": [*summary(found), *doubts(results, found)],
+        "grids": [grid._asdict() for grid in (standing_grid(found), lead_grid(results, found)) if grid.rows],
+        "hindsight": hindsight(results),
         "contests": [
             {
                 "workload": one.workload,
@@ -55,8 +59,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
             }
             for one in contests(found)
         ],
-        "each": each_of_ours(found),
-        "methods": methods,
+        "methods": _methods(found),
         "scored": scored(found),
         "workloads": [
             _workload(name, results, runs, found, starts.get(name, math.nan), levels.get(name, math.nan))
@@ -86,15 +89,10 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "duels": [asdict(duel) for duel in duels(found)],
         "troubles": troubles(results.values()),
         "unfinished": sum(result.state != "finished" for result in results.values()),
-        "configurations": [row._asdict() for row in configurations(found)],
-        "origins": origins(results),
-        "commands": commands(results),
+        "configurations": configuration_grid(found)._asdict(),
+        "origins": [origin.sentence() for origin in made],
+        "commands": sorted({command for origin in made for command in origin.commands}),
     }
-
-
-def _levels(found: Sequence[Score]) -> dict[str, float]:
-    """What is as good as tuned, by workload."""
-    return {score.workload: score.median for score in found if score.method == REFERENCE}
 
 
 def _place(workload: str) -> tuple[int, str]:
@@ -104,7 +102,7 @@ def _place(workload: str) -> tuple[int, str]:
 
 def _methods(found: Sequence[Score]) -> dict[str, dict[str, Any]]:
     """How each is called and drawn: ours first, then the reference, then the others, the best mean first."""
-    drawn = looks(score.method for score in found)
+    drawn = appearances(score.method for score in found)
     means = {row.method: place for place, row in enumerate(best_first(found))}
     best = [name for name in means if not is_ours(name)][:FEW]
     order = sorted(drawn, key=lambda name: (not is_ours(name), name != REFERENCE, means.get(name, len(means)), name))
@@ -113,9 +111,9 @@ def _methods(found: Sequence[Score]) -> dict[str, dict[str, Any]]:
             "label": label(name),
             "ours": is_ours(name),
             "reference": name == REFERENCE,
-            "colour": drawn[name].colour,
-            "dark": drawn[name].dark,
-            "dashes": DASHES[drawn[name].dashes],
+            "colour": drawn[name].look.colour,
+            "dark": drawn[name].look.dark,
+            "dashes": drawn[name].look.dashes,
             "shown": is_ours(name) or name in (REFERENCE, "adamw", *best) or len(drawn) <= 2 * FEW,
         }
         for name in order

@@ -14,13 +14,27 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-__all__ = ["LINES", "MARKERS", "error_axis", "line_styles", "objective_axis", "save", "shade", "spread", "styled"]
+__all__ = [
+    "DASHES",
+    "LINES",
+    "MARKERS",
+    "error_axis",
+    "line_styles",
+    "objective_axis",
+    "save",
+    "shade",
+    "spread",
+    "styled",
+]
 
 
 MARKERS = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
 """Matplotlib's names of an algorithm's marks."""
 
 LINES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
+
+DASHES = dict(zip(("solid", "dashed", "dotted"), LINES, strict=False))
+"""Matplotlib's lines for an algorithm's dashes."""
 
 
 def line_styles(sizes: Iterable[int]) -> dict[int, Any]:

@@ -14,8 +14,7 @@ function benchmark() {
   paint("method", Object.values(found.methods));
   $("bench-coverage").append(...rich(found.coverage.join(" ")));
   $("bench-cautions").append(...found.cautions.map((sentence) => html("p", { class: "notice" }, rich(sentence))));
-  $("bench-verdict").append(...found.summary.map((sentence) => html("li", null, rich(pretty(sentence)))));
-  if (found.each.length) $("bench-each").append(html("h3", null, "Each of ours"), sentenceList(found.each));
+  $("bench-verdict").append(...found.grids.map(gridTable), ...found.hindsight.map((said) => html("p", { class: "quiet" }, rich(said))));
   const bench = benchLooks(found);
   const curves = benchCurves(found, bench);
   contests(found, bench);
@@ -376,12 +375,8 @@ function benchMore({ troubles, unfinished, configurations, origins, commands }) 
   const host = $("bench-more");
   // A sentence may be about several runs.
   if (unfinished) host.append(fold(`What did not finish: ${count(unfinished, "run")}`, sentenceList(troubles)));
-  const rows = configurations.map(({ label, settings, source, package: from }) =>
-    html("tr", null, each("td", [label, settings, source, from])));
-  const headings = ["method", "settings", "who recommends them", "package"];
-  const title = "One configuration for all workloads";
-  host.append(fold(title, scrolled(title, html("table", { class: "settings" }, heads(headings), html("tbody", null, rows)))));
-  if (origins.length) host.append(html("p", { class: "quiet" }, `${origins.join(". ")}.`));
+  host.append(fold(configurations.title, gridTable(configurations)));
+  if (origins.length) host.append(html("p", { class: "quiet" }, origins.join(" ")));
   const typed = commands.map((command) => html("li", null, html("code", null, command)));
   if (typed.length) host.append(fold("The commands that made them", html("ul", { class: "findings" }, typed)));
 }

@@ -11,16 +11,12 @@ function beyond() {
   }
   $("beyond").hidden = false;
   link.hidden = false;
-  $("beyond-verdict").append(...found.verdict.flatMap((sentence) => [...rich(pretty(sentence)), " "]));
-  $("beyond-verdict").classList.toggle("won", found.winners.length > 0);
+  $("beyond-verdict").append(...rich(pretty(found.verdict)));
+  $("beyond-verdict").classList.toggle("won", found.won);
   $("beyond-method").textContent = found.method;
   beyondCharts(found);
   beyondRatios(found);
-  for (const { name, title } of found.groups) {
-    const own = found.variants.filter((variant) => variant.group === name);
-    $("beyond-findings").append(html("h3", null, title), html("ul", { class: "findings" }, own.map((variant) =>
-      html("li", null, html("code", null, variant.name), ": ", ...rich(pretty(variant.finding))))));
-  }
+  $("beyond-tables").append(...found.grids.map(gridTable));
 }
 
 function beyondCharts(found) {

@@ -1,4 +1,4 @@
-"""What the page shows, as plain JSON: numbers only, nothing drawn yet. A number that is not finite becomes null."""
+"""The page's data, as plain JSON: numbers and tables, nothing drawn yet. A number that is not finite becomes null."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Any
 
 import pandas as pd
 
-from hotswap.report.choices import chosen, rates_of, trials_per_step
+from hotswap.report.beyond import Prize, method, prize, prize_grid, variant_grid
 from hotswap.report.claims import Claim
-from hotswap.report.extensions import Comparison
+from hotswap.report.comparison import Comparison
 from hotswap.report.origin import Origin
-from hotswap.report.page.beyond import beyond_data
-from hotswap.report.page.numbers import number as _number
-from hotswap.report.page.numbers import numbers as _numbers
 from hotswap.report.results import Results
-from hotswap.report.summaries import settings_of, shown_epochs
+from hotswap.report.summaries import chosen, rates_of, settings_of, shown_epochs, trials_per_step
 from hotswap.report.tables import Grid
 from hotswap.report.tuning import Searched, Tuning
+from hotswap.report.variants import GROUPS, group_of, readable
 
-__all__ = ["page_data"]
+__all__ = ["number", "numbers", "page_data"]
 
 TITLES = {
     "mnist": "MNIST",
@@ -29,6 +27,16 @@ TITLES = {
     "cifar10": "CIFAR-10",
     "digits": "scikit-learn's digits",
 }
+
+
+def number(value: float) -> float | None:
+    """Six digits are more than anyone can see, and keep the page small."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """Each of them as `number` gives it."""
+    return [number(float(value)) for value in values]
 
 
 def page_data(
@@ -58,7 +66,7 @@ def page_data(
         "singles": _singles(results),
         "tables": [grid._asdict() for grid in tables],
         "origin": asdict(origin),
-        "beyond": None if beyond is None else beyond_data(beyond),
+        "beyond": None if beyond is None else _beyond(beyond),
         "benchmark": benchmark,
     }
 
@@ -96,12 +104,12 @@ def _settings(results: Results) -> list[dict[str, Any]]:
             "at": {str(epoch): _moment(rows[rows["epoch"] == epoch]) for epoch in epochs},
             "curve": {
                 "epoch": [int(epoch) for epoch in medians.index],
-                "nll": _numbers(medians["train_nll"]),
-                "error": _numbers(medians["test_error"]),
+                "nll": numbers(medians["train_nll"]),
+                "error": numbers(medians["test_error"]),
             },
         }
         if results.looks[row["algorithm"]].chooses:
-            entry["curve"] |= {"rate": _numbers(medians["mean_lr"]), "trials": _numbers(medians["trials"])}
+            entry["curve"] |= {"rate": numbers(medians["mean_lr"]), "trials": numbers(medians["trials"])}
         entries.append(entry)
     return entries
 
@@ -110,10 +118,10 @@ def _moment(rows: pd.DataFrame) -> dict[str, Any]:
     """Median, least and most over the seeds, and each seed's own."""
     measures = {"nll": rows["train_nll"].fillna(math.inf), "error": rows["test_error"]}
     found: dict[str, Any] = {
-        name: _numbers([values.median(), values.min(), values.max()]) for name, values in measures.items()
+        name: numbers([values.median(), values.min(), values.max()]) for name, values in measures.items()
     }
     found["seeds"] = [
-        {"seed": int(seed), "nll": _number(nll), "error": _number(error)}
+        {"seed": int(seed), "nll": number(nll), "error": number(error)}
         for seed, nll, error in zip(rows["seed"], measures["nll"], measures["error"], strict=True)
     ]
     return found
@@ -123,8 +131,8 @@ def _tuning(curve: Tuning) -> dict[str, Any]:
     return {
         "tuned": curve.tuned,
         "reference": curve.reference,
-        "levels": {str(size): _number(value) for size, value in curve.levels.items()},
-        "one_run": _number(curve.one_run),
+        "levels": {str(size): number(value) for size, value in curve.levels.items()},
+        "one_run": number(curve.one_run),
         **_searches(curve, curve),
         "bayesian": None if curve.bayesian is None else _searches(curve, curve.bayesian),
     }
@@ -134,9 +142,9 @@ def _searches(curve: Tuning, found: Tuning | Searched) -> dict[str, Any]:
     """What one way to search finds, and how many trainings it takes until it matches the reference."""
     levels = {str(size): float(value) for size, value in curve.levels.items()}
     return {
-        "expected": _numbers(found.expected),
-        "low": _numbers(found.low),
-        "high": _numbers(found.high),
+        "expected": numbers(found.expected),
+        "low": numbers(found.low),
+        "high": numbers(found.high),
         "caught_up": found.caught_up(curve.one_run),
         "caught_up_by_batch": {size: found.caught_up(value) for size, value in levels.items()},
         "until_by_batch": {size: found.until(value) for size, value in levels.items()},
@@ -149,13 +157,13 @@ def _choices(results: Results) -> list[dict[str, Any]]:
     return [
         {
             "algorithm": name,
-            "rates": _numbers(rates_of(results, name)),
+            "rates": numbers(rates_of(results, name)),
             "share": {
-                str(size): {"epoch": [int(e) for e in table.index], "arms": [_numbers(row) for row in table.to_numpy()]}
+                str(size): {"epoch": [int(e) for e in table.index], "arms": [numbers(row) for row in table.to_numpy()]}
                 for size, table in chosen(results, name).items()
             },
             "trials": {
-                str(size): {"epoch": [int(e) for e in series.index], "mean": _numbers(series)}
+                str(size): {"epoch": [int(e) for e in series.index], "mean": numbers(series)}
                 for size, series in trials_per_step(results.metrics, name).items()
             },
         }
@@ -176,7 +184,7 @@ def _singles(results: Results) -> list[dict[str, Any]]:
             "short": shorts[run],
             "algorithm": str(rows["algorithm"].iloc[0]),
             "batch": int(rows["batch_size"].iloc[0]),
-            **{short: _numbers(rows[name]) for name, short in names.items()},
+            **{short: numbers(rows[name]) for name, short in names.items()},
         }
         for run, rows in runs.items()
     ]
@@ -197,3 +205,54 @@ def _shorts(results: Results, runs: Mapping[str, pd.Series]) -> dict[str, str]:
         told = ", ".join(f"{value:g}" for value in values[run][: next(enough, None)])
         shorts[run] = f"{results.looks.label_of(row['algorithm'])} {told}" if told else str(row["batch_size"])
     return shorts
+
+
+def _beyond(comparison: Comparison) -> dict[str, Any]:
+    """The verdict, the tables, the curves over cost, and objectives at equal cost."""
+    verdict = prize(comparison)
+    groups = {family.name: group_of(family, comparison.paper) for family in comparison.others}
+    return {
+        "verdict": verdict.sentence(),
+        "won": bool(verdict.winners),
+        "method": method(comparison),
+        "grids": [grid._asdict() for grid in (prize_grid(verdict), variant_grid(comparison)) if grid.rows],
+        "moments": list(comparison.moments),
+        "sizes": list(comparison.batch_sizes),
+        "groups": [{"name": name, "title": title} for name, title in GROUPS.items() if name in groups.values()],
+        "rivals": [
+            {"name": rival.key, "label": rival.label, **_compared(comparison, verdict, rival.key)}
+            for rival in comparison.present
+        ],
+        "variants": [
+            {"name": name, "label": readable(name), "group": group, **_compared(comparison, verdict, name)}
+            for name, group in groups.items()
+        ],
+    }
+
+
+def _compared(comparison: Comparison, verdict: Prize, who: str) -> dict[str, Any]:
+    """By batch size: the curve, and at each moment the objective, its ratio to the paper's and whether it is ahead."""
+    curves = {}
+    for size in comparison.batch_sizes:
+        if (who, size) in comparison.curves.index.droplevel("epoch"):
+            rows = comparison.curves.loc[(who, size)].sort_values("cost")
+            names = {"cost": "cost", "nll": "train_nll"} | (
+                {"low": "low", "high": "high"} if who == "sgd tenth" else {}
+            )
+            curves[str(size)] = {short: numbers(rows[name]) for short, name in names.items()}
+    at = {
+        str(cost): {str(size): _at(comparison, verdict, who, size, cost) for size in comparison.batch_sizes}
+        for cost in comparison.moments
+    }
+    return {"curves": curves, "at": at}
+
+
+def _at(comparison: Comparison, verdict: Prize, who: str, size: int, cost: int) -> dict[str, Any]:
+    value, standing = comparison.value(who, size, cost), verdict.of(who)
+    return {
+        "nll": number(value),
+        "error": number(comparison.value(who, size, cost, "test_error")),
+        "ratio": number(comparison.ratio(who, size, cost)),
+        "diverged": math.isinf(value),
+        "first": standing is not None and standing.first(size, cost),
+    }

@@ -661,11 +661,7 @@ function tables() {
   const host = $("table-list");
   const why = whyMissing("Tables 1", "There are no timings of single runs, so there are no Tables 1 and 2.");
   if (!data.tables.length) return host.append(none(why));
-  for (const { title, headings, rows } of data.tables) {
-    const table = html("table", { class: "numbers" }, html("caption", null, html("span", null, title)), heads(headings),
-      html("tbody", null, rows.map((row) => html("tr", null, each("td", row)))));
-    host.append(scrolled(title, table));
-  }
+  host.append(...data.tables.map(gridTable));
 }
 
 const BADGES = { reproduced: ["yes", "✓"], "partly reproduced": ["part", "◐"], "not reproduced": ["no", "✕"] };

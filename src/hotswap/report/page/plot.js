@@ -52,6 +52,13 @@ const figureIn = (host, title) => host.appendChild(html("figure", null, html("h3
 const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) => html("th", { scope: "col" }, text))));
 /** A table that scrolls within itself where the screen is narrow. */
 const scrolled = (title, table) => html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
+/** A table that came ready: its first columns, so many as `left` says, hold words, the others numbers. */
+function gridTable({ title, headings, rows, left }) {
+  const cells = (tag, texts) => html("tr", null, texts.map((text, i) =>
+    html(tag, { class: i < left ? "word" : null, scope: tag === "th" ? "col" : null }, rich(pretty(text)))));
+  return scrolled(title, html("table", { class: "numbers" }, html("caption", null, html("span", null, rich(title))),
+    html("thead", null, cells("th", headings)), html("tbody", null, rows.map((row) => cells("td", row)))));
+}
 
 /** The sentence that says why something is not there, or one of our own. */
 const whyMissing = (word, otherwise) => data.missing.find((sentence) => sentence.includes(word)) ?? otherwise;

@@ -1,8 +1,10 @@
-"""Figure 1: training objective against test error, one mark per setting, at two moments."""
+"""Figures 1 and 2 of the paper."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from hotswap.report.figures.style import MARKERS, error_axis, objective_axis, spread, styled
+from hotswap.report.figures.style import MARKERS, error_axis, line_styles, objective_axis, shade, spread, styled
 from hotswap.report.looks import Appearance, Looks
-from hotswap.report.summaries import looks_of, settings, shown_epochs
+from hotswap.report.summaries import label, looks_of, settings, shown_epochs
 
-__all__ = ["draw_figure_1", "figure_1_data"]
+__all__ = ["draw_figure_1", "draw_figure_2", "figure_1_data"]
 
 NAMED = 40  # batch sizes that can be written beside marks
 CROWD = 12  # algorithms that a legend can say more of than their names
@@ -140,3 +142,57 @@ def _legend(last: pd.DataFrame, looks: Looks, named: Collection[str]) -> list[Li
             handles.append(handle)
     bars = "bars: least to most of the seeds"
     return [*handles, Line2D([], [], color="#8a8f98", linewidth=1, label=f"mark: median; {bars}")]
+
+
+# --- Figure 2: single runs against the clock --------------------------------------------------------------------------
+
+PANELS = (
+    ("test_error", "test error"),
+    ("train_nll", "training objective"),
+    ("mean_lr", "learning rate (mean of an epoch)"),
+    ("grad_norm", "gradient norm (mean of an epoch)"),
+)
+
+
+def draw_figure_2(curves: pd.DataFrame, looks: Looks | None = None) -> Figure | None:
+    """None where there are no single runs."""
+    if curves.empty:
+        return None
+    looks = looks or looks_of(curves)
+    order = {name: place for place, name in enumerate(looks)}
+    with styled():
+        figure = Figure(figsize=(10.4, 8), layout="constrained")
+        grid = figure.subplots(2, 2, sharex=True)
+        runs = [rows.sort_values("epoch") for _, rows in curves.groupby("run")]
+        runs.sort(key=lambda rows: (order[rows["algorithm"].iloc[0]], int(rows["batch_size"].iloc[0])))
+        styles = line_styles(int(rows["batch_size"].iloc[0]) for rows in runs)
+        drawn: Counter[str] = Counter()
+        for rows in runs:
+            appearance = looks[str(rows["algorithm"].iloc[0])]
+            line = _line(appearance, drawn[appearance.name])
+            line |= {"linestyle": styles[int(rows["batch_size"].iloc[0])], "label": label(rows.iloc[0], looks)}
+            drawn[appearance.name] += 1
+            for axes, (column, _) in zip(grid.flat, PANELS, strict=True):
+                if rows[column].notna().any():
+                    axes.plot(rows["seconds"], rows[column], **line)
+        for axes, (_, title) in zip(grid.flat, PANELS, strict=True):
+            axes.set(xscale="log", yscale="log", title=title)
+        error_axis(grid[0][0].yaxis)
+        for axes in grid[1]:
+            axes.set_xlabel("seconds of training, one run at a time")
+        figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+    return figure
+
+
+def _line(appearance: Appearance, number: int) -> dict[str, Any]:
+    """How an algorithm's lines are drawn, apart also where there are no colours.
+
+    Of an algorithm of many settings a few were chosen, often at one batch size: they get different shades and no marks.
+    """
+    look = appearance.look
+    if appearance.many:
+        return {"linewidth": 1.4, "color": shade(look.colour, number)}
+    marks = {"marker": MARKERS[look.marker], "markevery": 0.13, "color": look.colour}
+    if look.filled:
+        return {**marks, "linewidth": 1.9, "markersize": 3.5}
+    return {**marks, "linewidth": 1.2, "markersize": 4.5, "markerfacecolor": "white"}
