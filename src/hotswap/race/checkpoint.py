@@ -15,7 +15,7 @@ from hotswap.race.contest import Contest
 from hotswap.race.judging import Plan, Round, Score
 from hotswap.race.lane import Lane
 from hotswap.race.processes import local
-from hotswap.race.snapshots import copied, hosted, restore_optimizer, saved_optimizer, wrapped
+from hotswap.race.snapshots import copied, on_host, restore_optimizer, saved_optimizer, wrapped
 
 __all__ = ["checked", "load", "save"]
 
@@ -85,7 +85,7 @@ def _saved_lane(lane: Lane, *, here: bool) -> dict[str, Any]:
         "failures": lane.failures,
         "parked": lane.parked,
         "now": saved_optimizer(lane.optimizer) if here else None,
-        "average": copied(average, hosted),
+        "average": on_host(average),
         "scheduler": None if lane.scheduler is None else dict(lane.scheduler.state_dict()),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from hotswap.race.handover import Handover
 from hotswap.race.judging import Plan, Round, Score, kept, ranked, reason, score_of
 from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import copied, mean
+from hotswap.race.memory import free_memory, rooms
 from hotswap.race.owners import claim, refuse_another_race
 from hotswap.race.processes import Processes, local, reshard
 from hotswap.race.schedule import factor
@@ -255,16 +257,20 @@ class Contest:
             found += [(lane, length) for lane in order]
         return found
 
-    def _read(self) -> tuple[list[float], bool]:
-        """The losses since the last look, as all processes see them, and whether they and the lane are finite."""
+    def _read(self, votes: Sequence[float] = ()) -> tuple[list[float], bool, list[float]]:
+        """The losses since the last look, as all processes see them, whether they and the lane are finite, and votes.
+
+        votes: numbers of this process; the sums over all processes are returned.
+        """
         device = self.seat.weights[0].device
         sizes = [torch.linalg.vector_norm(t, math.inf).float().to(device) for t in self._tensors()]
         parts = [torch.as_tensor(value, dtype=torch.float32, device=device).reshape(()) for value in self.values]
-        losses, others = self.processes.look(parts, self.turn_step, torch.stack(sizes).sum().reshape(1))
+        others = torch.cat([torch.stack(sizes).sum().reshape(1), torch.tensor(votes, device=device)])
+        losses, sums = self.processes.look(parts, self.turn_step, others)
         if self.turn_step and not losses and self._needs_losses:
             raise LossError(self._no_loss())
         self.values, self.turn_step = [], 0
-        return losses, all(map(math.isfinite, [*losses, *others]))
+        return losses, all(map(math.isfinite, [*losses, sums[0]])), sums[1:]
 
     def _tensors(self) -> list[Tensor]:
         """What must stay finite: the weights, and the tensors of their shapes in the optimizer's state."""
@@ -280,8 +286,13 @@ class Contest:
         return [t for t in found if t.is_floating_point() or t.is_complex()]
 
     def _end_turn(self) -> None:
-        losses, finite = self._read()
-        lane = self.here
+        lane, waiting = self.here, [one for one in self.racing if one.parked and one.parked["model"] is None]
+        needs = [self.seat.size(one, lane) for one in waiting]
+        free = free_memory() if waiting else None
+        room = rooms(needs, free)
+        losses, finite, votes = self._read([float(number + 1 == room) for number in range(len(waiting))])
+        fewest = next((number + 1 for number, count in enumerate(votes) if count), 0)  # of any process
+        self._drop_for_memory(waiting[fewest:], needs, free)
         if finite:
             lane.failures, lane.losses = 0, lane.losses + losses
             if losses and not math.isfinite(self.first_loss):
@@ -302,6 +313,19 @@ class Contest:
                 self._seat(self.slots[self.slot][0], fresh=finite)
                 return
         self._end_round(finite)
+
+    def _drop_for_memory(self, lanes: Sequence[Lane], needs: Sequence[int], free: int | None) -> None:
+        """Drop lanes for which the host has no room, and say so."""
+        for lane in lanes:
+            self._drop(lane, "the host's memory has no room to park it")
+        if lanes and self.processes.is_first:
+            gigabytes = "" if free is None else f" of {free / 2**30:.3g} GiB that are free"
+            warnings.warn(
+                f"A race drops {', '.join(lane.name for lane in lanes)}: the host's memory has no room to park it, "
+                f"since a lane takes {max(needs) / 2**30:.3g} GiB{gigabytes}.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _seat(self, lane: Lane, *, fresh: bool = True) -> None:
         """Let a lane have the model; `fresh` is whether the lane that has it is as it was parked."""
@@ -365,18 +389,16 @@ class Contest:
         _advance(winner, self.step - winner.steps)
 
     def _free(self) -> None:
-        """After the race, free what the others have."""
-        if self.winner is not None:
-            for lane in self.lanes:
-                if lane is not self.winner and (lane.parked is not None or lane.average is not None):
-                    lane.parked = lane.average = lane.scheduler = None
-                    lane.optimizer.state.clear()
+        """Free what lanes have that were dropped."""
+        for lane in self.lanes:
+            if lane not in self.racing and lane.parked is not None:
+                lane.free()
 
     # --- after the race -----------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         """Look at the winner's last losses: keep a snapshot, or go back to it."""
-        losses, finite = self._read()
+        losses, finite, _ = self._read()
         winner, judged = self.here, self.handover.judge is not None
         winner.failures = 0 if finite else winner.failures + 1
         advice = self.watch.advice(losses, self.step, self.total, failures=winner.failures, judged=judged)
@@ -405,7 +427,7 @@ class Contest:
 
     def _end_early(self) -> None:
         """End the race in the middle of a turn."""
-        losses, finite = self._read()
+        losses, finite, _ = self._read()
         if finite:
             self.here.losses = self.here.losses + losses
             self.seat.park(self.here)

@@ -14,9 +14,10 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from hotswap.errors import SettingError
 from hotswap.race.average import Average
+from hotswap.race.memory import Blocks, hosted
 from hotswap.race.muon import Muon, told, trained
 from hotswap.race.processes import local, reshard
-from hotswap.race.snapshots import copied, hosted, on_host, restore_optimizer, saved_optimizer
+from hotswap.race.snapshots import Host, copied, on_host, restore_optimizer, saved_optimizer, size_of
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
 
@@ -81,8 +82,21 @@ class Lane:
     parked: dict[str, Any] | None = None
     """All that it is, in the host's memory, as it was when its last turn ended; None before its first one."""
 
+    blocks: Blocks = field(default_factory=Blocks)
+    """The memory in which it is parked."""
     factor: float = math.nan
     """By what its rates have been multiplied; not a number if the next step has to set them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has no pinned memory yet."""
+        return {**vars(self), "blocks": Blocks()}
+
+    def free(self) -> None:
+        """Give up the memory that it needs to train."""
+        self.parked, self.blocks = None, Blocks()
+        self.optimizer.state.clear()
+        if self.average is not None:
+            self.average = Average()
 
     @property
     def group(self) -> object:
@@ -141,11 +155,22 @@ class Seat:
         names = {id(p): name for name, p in self.model.named_parameters()}
         return [names.get(id(p), "") for p in weights]
 
-    def saved(self, old: dict[str, Any] | None = None) -> dict[str, Any]:
+    def saved(self, old: dict[str, Any] | None = None, host: Host = hosted) -> dict[str, Any]:
         """The values of the model as they are now, in the host's memory."""
-        buffers = dict(self.model.named_buffers())
-        now: dict[str, Any] = copied({"weights": self.weights, "buffers": buffers, "also": self.also}, hosted, old)
+        now: dict[str, Any] = copied(self._values(), host, old)
         return now
+
+    def _values(self) -> dict[str, Any]:
+        return {"weights": self.weights, "buffers": dict(self.model.named_buffers()), "also": self.also}
+
+    def size(self, lane: Lane, here: Lane) -> int:
+        """The bytes that a lane will take in the host's memory, judged by the lane that trains now."""
+        state = size_of(list(here.optimizer.state.values()))
+        if type(lane.optimizer) is not type(here.optimizer):
+            state = max(state, 2 * size_of(self.weights))
+        if lane is not here and not local(self.weights[0]).is_cuda:
+            state *= 2  # in its optimizer and parked
+        return size_of(self._values()) + state + (size_of(self.weights) if lane.average is not None else 0)
 
     @torch.no_grad()
     def load(self, saved: dict[str, Any]) -> None:
@@ -171,12 +196,12 @@ class Seat:
     def park(self, lane: Lane) -> None:
         """Copy all that the lane is from the model and the device into the host's memory."""
         old = lane.parked or {}
-        average = lane.average.saved() if lane.average else None
+        average, host = lane.average.saved() if lane.average else None, lane.blocks.hosted
         lane.parked = {
             "steps": lane.steps,
-            "model": self.saved(old.get("model")),
-            "optimizer": saved_optimizer(lane.optimizer, old.get("optimizer")),
-            "average": copied(average, hosted, old.get("average")),
+            "model": self.saved(old.get("model"), host),
+            "optimizer": saved_optimizer(lane.optimizer, old.get("optimizer"), host),
+            "average": copied(average, host, old.get("average")),
             "scheduler": None if lane.scheduler is None else dict(lane.scheduler.state_dict()),
         }
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hotswap.race.memory import hosted
 from hotswap.race.processes import is_sharded, local, shared_like
 
-__all__ = ["copied", "hosted", "marked", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer"]
+__all__ = ["Host", "copied", "marked", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer", "size_of"]
+
+Host = Callable[[Tensor, Any], Tensor]
 
 NUMBER = "number on the device"
 """Marks a tensor without dimensions, such as a counter of steps, which was on the device and not on the host."""
@@ -23,25 +27,6 @@ PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
 TORCHS = frozenset(vars(Optimizer([torch.zeros(0)], {})))
 """Attributes of every optimizer: its state and groups, which need a rule of their own, and its hooks."""
-
-
-def hosted(tensor: Tensor, old: object = None) -> Tensor:
-    """A copy of a tensor in the host's memory, written into an old copy if that one fits."""
-    source = local(tensor)
-    if isinstance(old, Tensor) and old.shape == source.shape and old.dtype == source.dtype:
-        return old.copy_(source, non_blocking=True)
-    if source.layout != torch.strided or not source.is_cuda:
-        return source.to("cpu", copy=True)
-    with torch.inference_mode(False):
-        return _pinned(source).copy_(source, non_blocking=True)
-
-
-def _pinned(like: Tensor) -> Tensor:
-    """Memory that a GPU copies from while the host goes on; ordinary memory where the system has no more of it."""
-    try:
-        return torch.empty_like(like, device="cpu", pin_memory=True)
-    except RuntimeError:
-        return torch.empty_like(like, device="cpu")
 
 
 def copied(thing: Any, copy: Callable[[Tensor, Any], Any], old: Any = None) -> Any:
@@ -57,15 +42,15 @@ def copied(thing: Any, copy: Callable[[Tensor, Any], Any], old: Any = None) -> A
     return thing
 
 
-def marked(tensor: Any, old: Any = None) -> Any:
+def marked(tensor: Any, old: Any = None, host: Host = hosted) -> Any:
     """A copy in the host's memory, marked where it says too little of the tensor."""
     earlier = old if isinstance(old, dict) else {}
     if is_sharded(tensor):
         dims = [getattr(placement, "dim", None) for placement in tensor.placements]
-        return {PART: hosted(tensor, earlier.get(PART)), "dims": dims, "shape": list(tensor.shape)}
+        return {PART: host(tensor, earlier.get(PART)), "dims": dims, "shape": list(tensor.shape)}
     if tensor.is_cuda and not tensor.ndim:
-        return {NUMBER: hosted(tensor, earlier.get(NUMBER))}
-    return hosted(tensor, old)
+        return {NUMBER: host(tensor, earlier.get(NUMBER))}
+    return host(tensor, old)
 
 
 def _restored(saved: Any, beside: Tensor, present: Any) -> Any:
@@ -99,8 +84,18 @@ def on_host(thing: Any) -> Any:
     return copied(thing, lambda tensor, _: hosted(tensor))
 
 
-def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> dict[str, Any]:
-    """All that changes in an optimizer while it trains, as plain containers with tensors in the host's memory."""
+def size_of(thing: Any) -> int:
+    """The bytes of the tensors in a nest of containers, as far as this process has them."""
+    sizes: list[int] = []
+    copied(thing, lambda tensor, _: sizes.append(local(tensor).numel() * tensor.element_size()))
+    return sum(sizes)
+
+
+def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None, host: Host = hosted) -> dict[str, Any]:
+    """All that changes in an optimizer while it trains, as plain containers with tensors in the host's memory.
+
+    host: copies a tensor there.
+    """
     numbers = {id(p): number for number, p in enumerate(parameters_of(optimizer))}
     now = {
         "state": {numbers[id(p)]: state for p, state in optimizer.state.items() if id(p) in numbers},
@@ -108,8 +103,9 @@ def saved_optimizer(optimizer: Optimizer, old: dict[str, Any] | None = None) -> 
         "groups": [{name: v for name, v in group.items() if name != "params"} for group in optimizer.param_groups],
         "attributes": _attributes(optimizer),
     }
-    inner = {name: saved_optimizer(one, (old or {}).get("inner", {}).get(name)) for name, one in wrapped(optimizer)}
-    return {**copied(now, marked, old), "inner": inner}
+    before = (old or {}).get("inner", {})
+    inner = {name: saved_optimizer(one, before.get(name), host) for name, one in wrapped(optimizer)}
+    return {**copied(now, partial(marked, host=host), old), "inner": inner}
 
 
 def _attributes(optimizer: Optimizer) -> dict[str, Any]:
