@@ -34,6 +34,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
 import hotswap
+from benchmarks import muon_step
 from benchmarks.measuring import asked_for, describe, keep, seconds
 from benchmarks.networks import images, paper_network
 from hotswap.bench.workloads.base import seeded
@@ -82,6 +83,7 @@ def cases(device: torch.device) -> list[Case]:
     ]
     if device.type == "cuda":
         found += [Case(f"{one.name}, bf16", one.network, one.batch, bfloat16=True) for one in found]
+        found += [Case(f"{one.name}, bf16", one.network, one.batch, bfloat16=True) for one in muon_step.cases(device)]
     return found
 
 

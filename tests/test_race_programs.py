@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import paper_races, paper_races_table, parts, race_cost, race_own
+from benchmarks import muon_step, paper_races, paper_races_table, parts, race_cost, race_memory, race_own
+from benchmarks.networks import GPT, VisionTransformer, adapted, pictures, resnet9, text
 from benchmarks.paper_races import Run, Settings, Training
 from benchmarks.race_own import ALONE, BAD, TUNED, Job
 from hotswap.bench.methods import METHODS
@@ -177,6 +178,54 @@ def test_a_race_holds_nothing_on_the_device_but_its_average() -> None:
     assert averaged["after"] < 1.1
     assert plain["during"] < 0.1
     assert plain["after"] < 0.1
+
+
+def tiny() -> GPT:
+    return GPT(20, 16, 2, 2, 8)
+
+
+def test_the_memory_of_a_race_is_that_of_its_trained_weights_and_their_states() -> None:
+    rows = {}
+    for name, network in {"all": tiny, "adapters": lambda: adapted(tiny(), rank=2)}.items():
+        case = race_cost.Case(name, network, lambda: text(20, 2, 8))
+        rows[name] = race_memory.measure(case, CPU)
+        row = rows[name]
+        assert len(row["lanes"]) == 3
+        numbers = sum(p.numel() for p in network().parameters() if p.requires_grad)
+        assert row["trained"] == 4 * numbers
+        counters = 4 * sum(p.requires_grad for p in network().parameters())
+        assert row["parked"] == 3 * (4 * row["trained"] + counters)  # AdamW's two averages, and that of the weights
+        assert row["parked"] <= row["blocks"] <= 2.1 * row["parked"]
+    assert rows["adapters"]["trained"] < rows["all"]["trained"] / 5
+    assert rows["adapters"]["weights"] > rows["all"]["weights"]
+
+
+def test_a_step_of_muon_is_timed_beside_one_of_adamw() -> None:
+    case = muon_step.Case("small", tiny, lambda: text(20, 2, 8), 1.15)
+    row = muon_step.measure(case, CPU, rounds=2, steps=1)
+    assert row["step"] > 0
+    assert not row["captured"]
+    assert row["launches"]["muon"] == row["launches"]["eager"] > row["launches"]["adamw"]
+    assert set(row["milliseconds"]) == {"pass", "adamw alone", "muon alone", "eager alone"}
+    assert "to reach 1.15" in muon_step.told(row)
+
+
+def test_networks_that_are_measured_learn() -> None:
+    made: dict[str, tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]] = {
+        "gpt": (tiny(), text(20, 2, 8)),
+        "vit": (VisionTransformer(24, 2, 3), pictures(4)),
+        "resnet": (resnet9(), pictures(4)),
+    }
+    for name, (model, (x, y)) in made.items():
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        losses = []
+        for _ in range(6):
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        assert losses[-1] < losses[0], name
 
 
 FAST: Any = {"hidden": (12,)}

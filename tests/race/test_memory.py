@@ -16,7 +16,6 @@ from torch.optim import SGD, AdamW
 
 import hotswap
 from hotswap.race import contest as contests
-from hotswap.race import memory
 from hotswap.race.memory import Blocks, free_memory, rooms
 from tests.race.helpers import loss_of, made, minibatches, perceptron, step, through_a_file
 
@@ -150,15 +149,14 @@ def test_frozen_parameters_are_not_parked() -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(100, 3), (30, 2**18 + 1), (3, 2**24 + 2**22)])
-def test_blocks_waste_little(count: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_waste_little(count: int, size: int) -> None:
     lengths: list[int] = []
 
     def counted(length: int) -> torch.Tensor:
         lengths.append(length)
         return torch.empty(length, dtype=torch.uint8)
 
-    monkeypatch.setattr(memory, "_pinned", counted)
-    blocks = Blocks()
+    blocks = Blocks(counted)
     given = [torch.empty(size, device="meta") for _ in range(count)]
     parts = [blocks.take(one) for one in given]
     assert all(length & (length - 1) == 0 for length in lengths)

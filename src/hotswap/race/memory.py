@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hotswap.race.processes import local
 
-__all__ = ["Blocks", "free_memory", "hosted", "rooms"]
+__all__ = ["Blocks", "free_memory", "hosted", "pinned", "rooms"]
 
 LARGEST = 2**25
 """Bytes of a block, where no single tensor needs more."""
@@ -27,10 +27,14 @@ class Blocks:
     """Pinned memory for the tensors of a lane, in blocks of a power of two.
 
     A GPU copies to and from pinned memory while the host goes on. Torch rounds each block of it up to a power of two,
-    so a block for each tensor would waste up to half of it.
+    so a block for each tensor would waste up to half of it. A new block is an eighth of all that is there, or less.
+
+    Args:
+        allocate: makes memory of so many bytes; `pinned` without it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allocate: Callable[[int], Tensor] | None = None) -> None:
+        self.allocate = allocate or pinned  # makes so many bytes
         self.blocks: list[tuple[Tensor, int]] = []  # with the bytes that are taken
 
     def hosted(self, tensor: Tensor, old: object = None) -> Tensor:
@@ -43,8 +47,8 @@ class Blocks:
         place = next((n for n, (block, used) in enumerate(self.blocks) if used + size <= len(block)), None)
         if place is None:
             taken = sum(used for _, used in self.blocks)
-            length = max(1 << (size - 1).bit_length(), min(LARGEST, 1 << max(0, taken.bit_length() - 1)))
-            self.blocks.append((_pinned(length), 0))
+            length = max(1 << (size - 1).bit_length(), min(LARGEST, 1 << max(0, taken.bit_length() - 4)))
+            self.blocks.append((self.allocate(length), 0))
             place = len(self.blocks) - 1
         block, used = self.blocks[place]
         self.blocks[place] = (block, used + size)
@@ -64,7 +68,7 @@ def hosted(tensor: Tensor, old: object = None, blocks: Blocks | None = None) -> 
         return memory.copy_(source, non_blocking=True)
 
 
-def _pinned(length: int) -> Tensor:
+def pinned(length: int) -> Tensor:
     """Pinned bytes; ordinary ones where the system has no more pinned memory."""
     try:
         return torch.empty(length, dtype=torch.uint8, pin_memory=True)

@@ -18,7 +18,7 @@ from torch.optim.adamw import adamw
 
 from hotswap.errors import SettingError
 from hotswap.race.orthogonal import Batch, Orthogonalizer, Shape
-from hotswap.race.processes import gathered, is_sharded, local, part_of
+from hotswap.race.processes import gathered, is_sharded, part, part_of
 
 __all__ = ["Muon", "told", "trained"]
 
@@ -140,14 +140,14 @@ class Muon(Optimizer):
         """Step along the orthogonalized momentum; one call for each operation, whatever the number of matrices."""
         parameters = work.matrices
         gradients = [_gradient(p) for p in parameters]
-        momenta = [local(self._momentum(p)) for p in parameters]
+        momenta = [part(self._momentum(p)) for p in parameters]
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"])
         whole = [gathered(update, p) for update, p in zip(ahead, parameters, strict=True)]
         updates = [
             part_of(update, p) for update, p in zip(orthogonalizer(whole, work.batches), parameters, strict=True)
         ]
-        weights = [local(p) for p in parameters]
+        weights = [part(p) for p in parameters]
         if group["weight_decay"]:
             torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         begin = 0
@@ -176,10 +176,10 @@ class Muon(Optimizer):
         beta1, beta2 = group["betas"]
         states = [self.state[p] for p in parameters]
         adamw(
-            [local(p) for p in parameters],
+            [part(p) for p in parameters],
             [_gradient(p) for p in parameters],
-            [local(state["exp_avg"]) for state in states],
-            [local(state["exp_avg_sq"]) for state in states],
+            [part(state["exp_avg"]) for state in states],
+            [part(state["exp_avg_sq"]) for state in states],
             [],
             [state["step"] for state in states],
             foreach=not fused,
@@ -259,7 +259,7 @@ def _gradient(p: Any) -> Tensor:
     """The gradient, or the part of it that belongs to the part of the parameter in this process."""
     if is_sharded(p):
         given = p.grad if p.grad.placements == p.placements else p.grad.redistribute(placements=p.placements)
-        return local(given)
+        return part(given)
     gradient: Tensor = p.grad
     return gradient.to_dense() if gradient.is_sparse else gradient
 

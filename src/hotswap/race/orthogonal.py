@@ -114,14 +114,14 @@ class Orthogonalizer:
             return _all(updates, batches)
         key = _key(updates, batches)
         if key != self.key:
-            self.graph, self.key, self.steps = None, key, 0
+            self.graph, self.key, self.steps = _graphs.get(key), key, 0
         if self.graph is not None:
             return self.graph(updates)
         self.steps += 1
         found = _all(updates, batches)
         fits = all(u.device == where for u in updates) and sum(u.numel() for u in updates) <= LARGEST
         if fits and self.steps == CAPTURED_AFTER:
-            self.graph = _graphs.get(key) or _captured(updates, batches, found)
+            self.graph = _captured(updates, batches, found)
             if self.graph is not None:
                 _graphs[key] = self.graph
         return found

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hotswap.errors import UnsupportedError
 
-__all__ = ["Processes", "gathered", "is_sharded", "local", "part_of", "reshard", "shared_like"]
+__all__ = ["Processes", "gathered", "is_sharded", "local", "part", "part_of", "reshard", "shared_like"]
 
 
 class Processes:
@@ -62,6 +62,11 @@ def local(tensor: Tensor) -> Tensor:
     with torch.no_grad():
         part: Tensor = to_local()
     return part.detach()
+
+
+def part(tensor: Tensor) -> Tensor:
+    """The part of a tensor that this process has; the tensor itself unless it is sharded."""
+    return local(tensor) if is_sharded(tensor) else tensor
 
 
 def is_sharded(tensor: object) -> bool:
