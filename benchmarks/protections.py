@@ -30,10 +30,10 @@ import hotswap
 from benchmarks.measuring import describe, keep, seconds
 from benchmarks.networks import Convolutions, Tagger, images, pictures, tokens, wide_network
 from hotswap.arrays import Array
-from hotswap.optim.probing.agreement import Agreement
-from hotswap.optim.probing.buffers import BufferSnapshot
-from hotswap.optim.probing.moves.base import Move
-from hotswap.optim.probing.snapshot import RandomState, StateSnapshot
+from hotswap.optim.gradients import FiniteCheck
+from hotswap.optim.moves import Move
+from hotswap.optim.processes import Agreement
+from hotswap.optim.surroundings import BufferSnapshot, RandomState, Surroundings
 from hotswap.searches import DownwardSearch
 
 
@@ -67,10 +67,10 @@ PIECES = (
     ("buffers", BufferSnapshot, "write"),
     ("buffers", BufferSnapshot, "note_versions"),
     ("buffers", BufferSnapshot, "restore_versions"),
-    ("modules", StateSnapshot, "_survey"),
-    ("modules", StateSnapshot, "_read_after"),
-    ("modules", StateSnapshot, "_drop_stale_weights"),
-    ("finite gradient", Move, "look_at_gradients"),
+    ("modules", Surroundings, "_survey"),
+    ("modules", Surroundings, "_read_after"),
+    ("modules", Surroundings, "_drop_stale_weights"),
+    ("finite gradient", FiniteCheck, "ask"),
     ("finite gradient", Move, "check_gradients"),
 )
 COMMAND = "python -m benchmarks.step_cost --real"
@@ -217,7 +217,9 @@ def one_decision(rounds: int) -> float:
 def _decide(rank: int, folder: Path, rounds: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=(folder / "meet").as_uri(), rank=rank, world_size=2)
-    agreement, loss = Agreement(None, lambda: torch.device("cpu")), torch.tensor(1.0)
+    loss = torch.tensor(1.0)
+    agreement = Agreement(None, torch.optim.SGD([nn.Parameter(torch.ones(1))]))
+    agreement.look()
     for _ in range(10):
         agreement.mean(loss)
     began = time.perf_counter()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from hotswap.optim.probing import modules
+from hotswap.optim import modules
 
 __all__ = ["new_objects_only"]
 

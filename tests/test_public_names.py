@@ -27,7 +27,6 @@ def test_exactly_these_names_are_public() -> None:
         "FactoredBandit",
         "FirstDecrease",
         "FixedArm",
-        "Guard",
         "HotSwap",
         "HotSwapError",
         "HotSwapSGD",
@@ -54,7 +53,6 @@ def test_exactly_these_names_are_public() -> None:
         "in_trial",
         "lanes",
         "log_grid",
-        "mixture",
         "train_until",
     ]
     for name in hotswap.__all__:

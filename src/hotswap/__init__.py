@@ -45,8 +45,7 @@ if TYPE_CHECKING:
         UnitTaken,
         UnsupportedError,
     )
-    from hotswap.guards import Guard
-    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial, mixture
+    from hotswap.optim import HotSwap, HotSwapSGD, HotSwapWarning, StepRecord, accumulate, in_trial
     from hotswap.race import Muon, Race, lanes
     from hotswap.rewards import LogReduction, RelativeReduction, Reward
     from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch, Search
@@ -66,7 +65,6 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "FactoredBandit",
     "FirstDecrease",
     "FixedArm",
-    "Guard",
     "HotSwap",
     "HotSwapError",
     "HotSwapSGD",
@@ -93,19 +91,25 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "in_trial",
     "lanes",
     "log_grid",
-    "mixture",
     "train_until",
 ]
 
 _ROOMS = (  # those that need no torch come first
-    *("errors", "arms", "rewards", "searches", "bandits", "guards", "convergence", "race", "optim"),
+    *("errors", "arms", "rewards", "searches", "bandits", "convergence", "race", "optim"),
     *("data", "networks", "presets", "studies"),
 )
+
+_GONE = {
+    "Guard": "a search refuses the steps that it was for; let every n-th step search, HotSwap(..., search_every=n).",
+    "mixture": "give step() a function that adds both losses, trial_closure=lambda: 0.5 * one() + 0.5 * other().",
+}
 
 
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"hotswap.{name}")
+    if name in _GONE:
+        raise AttributeError(f"hotswap.{name} was removed: {_GONE[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'hotswap' has no attribute {name!r}")
     rooms = (import_module(f"hotswap.{room}") for room in _ROOMS)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwap
-from hotswap.optim.probing.moves import Move
+from hotswap.optim.moves import Move
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -83,9 +83,4 @@ def own_entry(optimizer: HotSwap) -> dict[str, Any]:
 
 def move_of(optimizer: HotSwap) -> Move:
     """How the optimizer moves its parameters to candidates and back."""
-    return optimizer._probe.move
-
-
-def masters_of(optimizer: HotSwap) -> list[Tensor]:
-    """The master weights in float32 of parameters in low precision."""
-    return list(own_entry(optimizer)["masters"].values())
+    return optimizer._trials.move

@@ -14,12 +14,12 @@ from hotswap import HotSwapSGD
 
 
 class Run:
-    """Dropout, batch norm, momentum, master weights and a data order; its state has all that decides the future."""
+    """Dropout, batch norm, momentum and a data order; its state has all that decides the future."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
         parts = [nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)]
-        self.net = nn.Sequential(*parts).to(torch.bfloat16)
+        self.net = nn.Sequential(*parts)
         self.optimizer = HotSwapSGD(self.net.parameters(), momentum=0.5, clip_norm=1.0)
         self.order = torch.Generator().manual_seed(7)
         generator = torch.Generator().manual_seed(1)

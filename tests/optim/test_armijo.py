@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hotswap import Armijo, BothWays, FirstDecrease, HotSwap, HotSwapSGD, NoSearch, log_grid
-from hotswap.optim.probing.moves import Exact, GradientMove, LinearMove
+from hotswap.optim.moves import Exact, GradientMove, LinearMove
 from tests.optim.helpers import move_of
 from tests.problems import network
 

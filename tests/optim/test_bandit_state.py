@@ -216,10 +216,3 @@ def test_a_state_of_an_older_version_is_migrated() -> None:
     entry["bandit_version"] = 7
     with pytest.raises(CheckpointError, match="version"):
         again.load_state_dict(state)
-
-
-def test_the_layout_of_the_papers_bandit_is_that_of_version_0_1_0() -> None:
-    """A distributed checkpoint must have every key of the optimizer that it is loaded into."""
-    entry = own_entry(build(DiscountedUCB)[1])
-    assert set(entry["bandit"]) == {"rewards", "counts", "step"}
-    assert not {"bandit_kind", "bandit_version"} & set(entry)

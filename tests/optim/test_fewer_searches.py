@@ -28,13 +28,11 @@ from hotswap import (
     UnsupportedError,
     accumulate,
 )
-from hotswap.optim.probing.buffers import BufferSnapshot
-from hotswap.optim.probing.moves import Move
-from hotswap.optim.probing.snapshot import RandomState
+from hotswap.optim.moves import Move
+from hotswap.optim.surroundings import BufferSnapshot, RandomState
 from tests.optim.helpers import (
     batches,
     loss_of,
-    masters_of,
     model,
     noisy,
     own_entry,
@@ -207,25 +205,6 @@ def test_an_overflow_leaves_the_step_out() -> None:
     assert own_entry(optimizer)["untried"] is None
 
 
-def test_master_weights_move_where_the_parameters_cannot() -> None:
-    net = model(dtype=torch.bfloat16)
-    optimizer = HotSwapSGD(net, [1e-4], search=NoSearch())
-    data = [(x.bfloat16(), y) for x, y in batches(3)]
-    train(net, optimizer, data[:1])
-    before = masters_of(optimizer)
-    train(net, optimizer, data[1:])
-    after = masters_of(optimizer)
-    assert not same(before, after)
-    assert same([master.bfloat16() for master in after], weights(net))
-
-
-def test_a_small_gradient_in_float16_survives_the_loss_scale() -> None:
-    parameter = nn.Parameter(torch.ones(2, dtype=torch.float16))
-    optimizer = HotSwapSGD([parameter], [1.0], search=NoSearch(), loss_scale=65536.0)
-    optimizer.step(lambda: (parameter * 1e-4).sum() * 1e-4 + 1.0)  # a gradient of 1e-8, which float16 does not have
-    torch.testing.assert_close(masters_of(optimizer)[0], torch.full((2,), 1.0) - 1e-8, rtol=1e-9, atol=0)
-
-
 def test_sparse_gradients() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     before = table.weight.detach().clone()
@@ -304,16 +283,6 @@ def test_a_reward_that_is_put_off_has_the_scale_of_its_own_step() -> None:
     row = optimizer.statistics()[0]
     assert row.count == 4
     assert row.mean == pytest.approx((tried[0] + sum(untried[1:])) / 4)
-
-
-def test_what_is_put_off_is_bounded_and_seen_in_the_statistics() -> None:
-    net = model()
-    optimizer = HotSwapSGD(net, RATES, bandit=DiscountedUCB(discount=1.0), search_every=1000)
-    train(net, optimizer, batches(1))
-    known = sum(row.count for row in optimizer.statistics())
-    train(net, optimizer, batches(250))
-    assert len(optimizer._memory.missed) < 200
-    assert sum(row.count for row in optimizer.statistics()) == known + 249
 
 
 def test_a_step_without_a_loss_between_leaves_the_reward_out() -> None:
@@ -428,7 +397,7 @@ def test_a_loss_that_cannot_be_judged_is_refused_and_nothing_moves(loss: float, 
 # --- stopping and going on --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("after", [1, 2, 11, 13])  # in the middle of a stretch without a search
+@pytest.mark.parametrize("after", [1, 11])  # in the middle of a stretch without a search
 @pytest.mark.parametrize("build", BUILDS)
 def test_resumes_exactly(build: str, after: int) -> None:
     data, net = batches(after + 15), model()
@@ -463,7 +432,7 @@ def test_a_checkpoint_of_searches_in_every_step_goes_on_with_fewer() -> None:
     net = model()
     optimizer, other = HotSwapSGD(net, RATES), HotSwapSGD(net, RATES, search_every=3)
     train(net, optimizer, batches(10))
-    assert {"untried", "pace", "guard"}.isdisjoint(own_entry(optimizer))
+    assert own_entry(optimizer)["pace"] is None
     other.load_state_dict(optimizer.state_dict())
     assert searched(train(net, other, batches(4))) == [True, False, False, True]
     fresh = HotSwapSGD(net, RATES)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap import Arms, Bandit, CheckpointError, DiscountedUCB, FactoredBandit, HotSwap, NoSearch, SettingError
-from hotswap.optim.probing.moves import REFUSED_BASES
+from hotswap.optim.moves import REFUSED_BASES
 from tests.optim.helpers import batches, loss_of, model, own_entry, same, through_a_file, train, weights
 
 OTHERS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwap, HotSwapSGD, HotSwapWarning
-from hotswap.optim.probing import modules
+from hotswap.optim import modules
 from tests.optim.helpers import batches, loss_of, noisy, same, weights
 
 WAYS: dict[str, Callable[[nn.Module], HotSwap]] = {

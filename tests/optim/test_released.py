@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import hotswap
-from hotswap import Guard, HotSwap, HotSwapSGD
+from hotswap import HotSwap, HotSwapSGD
 from tests.optim.helpers import batches, loss_of, noisy, train
 
 
@@ -37,7 +37,7 @@ MAKERS: dict[str, Callable[[nn.Module], Any]] = {
     "found": lambda net: HotSwapSGD(net.parameters()),
     "linear": lambda net: HotSwap(torch.optim.Adam(net.parameters()), module=net),
     "exact": lambda net: HotSwap(torch.optim.SGD(net.parameters(), 0.1), {"lr": [0.1, 0.01], "momentum": [0.0, 0.9]}),
-    "guarded": lambda net: HotSwapSGD(net, search_every=3, guard=Guard()),
+    "seldom": lambda net: HotSwapSGD(net, search_every=3),
     "copied": lambda net: deepcopy(HotSwapSGD(net.parameters())),
 }
 
@@ -53,7 +53,7 @@ def test_an_optimizer_is_gone_when_it_is_deleted(name: str) -> None:
     optimizer = MAKERS[name](net)
     if name != "copied":  # of a copy the parameters are nobody's
         train(net, optimizer, batches(8))
-    parts: list[Any] = [optimizer, optimizer.base, optimizer._probe, optimizer._probe.move]
+    parts: list[Any] = [optimizer, optimizer.base, optimizer._trials, optimizer._trials.move]
     living = [weakref.ref(part) for part in parts]
     assert tensors() > before
     parts.clear()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hotswap import HotSwap, NoSearch, SettingError
-from hotswap.optim.probing.moves import GradientMove, LinearMove
+from hotswap.optim.moves import GradientMove, LinearMove
 from tests.optim.helpers import batches, loss_of, model, move_of, own_entry, same, through_a_file, train, weights
 
 

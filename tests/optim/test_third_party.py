@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from hotswap import Guard, HotSwap, NoSearch
+from hotswap import HotSwap
 from tests.optim.helpers import batches, loss_of, same, through_a_file, weights
 
 BASES = (
@@ -83,20 +83,3 @@ def test_a_checkpoint_goes_on(name: str) -> None:
         optimizer.step(loss_of(net, batch))
         resumed.step(loss_of(other, batch))
     assert same(weights(net), weights(other))
-
-
-@pytest.mark.parametrize("name", ["MADGRAD", "SPAM", "AdaBelief", "Lion"])
-def test_a_guard_goes_back_to_where_the_base_was(name: str) -> None:
-    """The counters, too: the second run begins at the snapshot, which is before the first step."""
-    net, twin = network(), network()
-    optimizer = HotSwap(base(name, net), {"lr": [1e-2]}, search=NoSearch(), guard=Guard(), module=net)
-    alone, data = base(name, twin), batches(3)
-    optimizer.step(loss_of(net, data[0]))
-    with torch.no_grad():
-        net[2].weight.fill_(torch.nan)
-    with pytest.warns(UserWarning, match="the guard has gone back"):
-        optimizer.step(loss_of(net, data[1]))
-    for batch in data:
-        optimizer.step(loss_of(net, batch))
-        step_at(alone, twin, batch, 1e-2)
-    assert same(weights(net), weights(twin))

@@ -11,9 +11,8 @@ from torch.optim.optimizer import ParamsT
 
 from hotswap.ensemble.vsgd import SLOTS, begin_averages, shift_of, vsgd_step
 from hotswap.errors import ClosureError, SettingError
-from hotswap.optim.adapters import Closure
-from hotswap.optim.probing.closures import as_trial, run_gradient_pass
-from hotswap.optim.probing.snapshot import StateSnapshot
+from hotswap.optim.closures import Closure, as_trial, run_gradient_pass
+from hotswap.optim.surroundings import Surroundings
 
 __all__ = ["VSGD"]
 
@@ -51,7 +50,7 @@ class VSGD(Optimizer):
         if not 1 <= slow < float("inf"):
             raise SettingError(f"VSGD(slow={slow!r}): slow must be a finite number of at least 1.")
         super().__init__(params, {"start": start, "slow": slow})
-        self._snapshot = StateSnapshot(module)
+        self._surroundings = Surroundings(module)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]  # it cannot do without
@@ -67,14 +66,14 @@ class VSGD(Optimizer):
             raise ClosureError("VSGD computes two gradients a step; give step() a closure that returns the loss.")
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         try:
-            with self._snapshot.recording(parameters, restart=True):
-                loss = run_gradient_pass(closure, parameters, None, (), None).loss
+            with self._surroundings.recording(parameters, restart=True):
+                loss = run_gradient_pass(closure, parameters).loss
             gradients = {p: p.grad for p in parameters if p.grad is not None}
             places = [(p, group) for group in self.param_groups for p in group["params"] if p in gradients]
             means = {p: self._mean(p, gradients[p], group) for p, group in places}
             nearby = self._nearby(closure, parameters, means)
         finally:
-            self._snapshot.finish()
+            self._surroundings.finish()
         for parameter, group in places:
             gradient, other = gradients[parameter], nearby[parameter]
             self._move(parameter, means[parameter], gradient, gradient if other is None else other, group)
@@ -97,8 +96,8 @@ class VSGD(Optimizer):
         try:
             for parameter, mean in means.items():
                 parameter.add_(shift_of(mean))
-            with self._snapshot.rewound(), as_trial():
-                run_gradient_pass(closure, parameters, None, (), None)
+            with self._surroundings.rewound(), as_trial():
+                run_gradient_pass(closure, parameters)
         finally:
             for parameter, value in before.items():
                 parameter.copy_(value)

@@ -42,7 +42,7 @@ from torch import Tensor
 
 from hotswap.errors import ClosureError, UnsupportedError
 from hotswap.optim import HotSwap, in_trial
-from hotswap.optim.probing.closures import WithBackward
+from hotswap.optim.closures import WithBackward
 from hotswap.race import Race
 
 __all__ = ["HotSwapModule", "RaceCallback"]

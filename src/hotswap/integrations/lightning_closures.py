@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hotswap.optim.adapters import Unwrapped
+from hotswap.optim.closures import Unwrapped
 
 __all__ = ["unwrap"]
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from hotswap.errors import ClosureError, SettingError
-from hotswap.optim.probing.closures import WithBackward, backward_of, scalar
+from hotswap.optim.closures import WithBackward, backward_of, scalar
 
 __all__ = ["Accumulated", "accumulate"]
 

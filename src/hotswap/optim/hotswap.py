@@ -1,7 +1,9 @@
-"""HotSwap: Algorithm 2 around any torch optimizer.
+"""HotSwap: Algorithm 2 around any torch optimizer, told from top to bottom.
 
-`HotSwap.step` is the algorithm. What makes a trial leave no trace is behind `self._probe`; see `hotswap.optim.probing`.
-What torch expects of an optimizer is in `hotswap.optim.wrapping`.
+`HotSwap.step` is the algorithm: a gradient pass, the bandit's proposal, a search that tries arms, and the reward of
+every arm that was tried. Everything that makes a trial leave no trace is behind `self._trials`; see
+`hotswap.optim.trial`. The optimizer's state between two steps is in `self._memory`, and `hotswap.optim.checkpoint`
+saves and loads it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import overload
+from dataclasses import replace
+from importlib import import_module
+from sys import _getframe
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -18,23 +23,27 @@ from torch.optim import Optimizer
 from hotswap.arms import Arms, Value
 from hotswap.bandits import Bandit, DiscountedUCB, FactoredBandit
 from hotswap.errors import SettingError, UnsupportedError
-from hotswap.guards import Guard
-from hotswap.optim.adapters import Closure
+from hotswap.optim import checkpoint
 from hotswap.optim.adaptive import TopWatch, default_rates, is_adaptive
-from hotswap.optim.deciding import Deciding, Decision
-from hotswap.optim.guarding import Guarding
-from hotswap.optim.probing import ClosureChecks, Probe, StartPoint
-from hotswap.optim.probing.agreement import ProcessGroup
-from hotswap.optim.probing.closures import Request, request_of
-from hotswap.optim.probing.grad_mode import grad_mode
-from hotswap.optim.probing.gradients import Clipping, LossScale
-from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord
+from hotswap.optim.closures import Closure, Request, request_of
+from hotswap.optim.gradients import Clipping, LossScale, grad_mode
+from hotswap.optim.memory import MOST_MISSED, Memory, Proposal, Told, Untried
+from hotswap.optim.moves import move_for
+from hotswap.optim.processes import Agreement, ProcessGroup
+from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord, applied
 from hotswap.optim.setters import Setter, Setters
-from hotswap.optim.untried import Untried, pace_for
+from hotswap.optim.surroundings import Surroundings
+from hotswap.optim.trial import ClosureChecks, StartPoint, Trials
 from hotswap.optim.user_warnings import warn_of_no_search, warn_of_the_top
-from hotswap.optim.validation import check_parts, initial_lr, refuse_no_search
-from hotswap.optim.wrapping import Memory
-from hotswap.pacing import When
+from hotswap.optim.validation import (
+    check_group,
+    check_parts,
+    initial_lr,
+    pace_for,
+    refuse_loss,
+    refuse_no_search,
+)
+from hotswap.pacing import PaceState, When
 from hotswap.rewards import LogReduction, Reward
 from hotswap.searches import Backtracking, Search
 from hotswap.searches.base import MOST_TRIALS, refuse_endless
@@ -42,7 +51,19 @@ from hotswap.searches.base import MOST_TRIALS, refuse_endless
 __all__ = ["HotSwap"]
 
 
-class HotSwap(Deciding):
+class Decision(NamedTuple):
+    """The decision of a step when its loss is known."""
+
+    loss: float
+    """f(θ; B), as all processes see it."""
+    proposal: Proposal | None
+    """Where it begins: a search, or, with a search that tries nothing, the step. None: the values in force apply."""
+    told: Told | None
+    """The outcome of the arm of the step before, where the bandit has not been told yet."""
+    pace: PaceState
+
+
+class HotSwap(Optimizer):
     """Swap hyperparameters of `base_optimizer` while it trains, guided by a bandit and protected by a search.
 
         optimizer = HotSwap(torch.optim.Adam(model.parameters()), module=model)
@@ -60,13 +81,14 @@ class HotSwap(Deciding):
         reward: what a trial's loss is worth; the default is `LogReduction()`, for losses that are never negative.
         linear: whether the base's step is linear in its rate; `None` knows it for torch's own optimizers.
         clip_norm, clip_value: shorten the gradient, once, before the search walks along it.
-        loss_scale: for float16: the loss is multiplied by it before the backward pass, and the gradient divided after.
-            It is halved whenever a gradient overflows, and that step is left out; doubled after 2000 steps without.
+        loss_scale: for autocast in float16: the loss is multiplied by it before the backward pass, and the gradient
+            divided after. It is halved whenever a gradient overflows, and that step is left out; doubled after 2000
+            steps without.
         module: the model, whose buffers (batch norm's statistics, say) the closure changes. Without it, modules that
-            hold parameters are searched for among all living objects, with all that is in or around them. Others
-            whose buffers change in the first gradient pass, like a frozen backbone's, are noticed either way; what
-            comes into play later has to be named. A module that holds only some of the parameters, or none, is looked
-            after beside those that are found.
+            hold parameters are searched for among all living objects at the first step, and once more after they were
+            wrapped in others. Modules whose buffers change in the first gradient pass, like a frozen backbone's, are
+            noticed either way; others have to be named. A module that holds only some of the parameters, or none, is
+            looked after beside those that are found.
         process_group: of the processes that train together: each loss is averaged over them, so that all take the same
             step. By default torch's default group, where there is one; False for none.
         check_closure: whether the closure is evaluated once more in searches 1, 10 and 100, to warn if it gives another
@@ -81,9 +103,9 @@ class HotSwap(Deciding):
             value to set it. See below.
         factored: one bandit for each hyperparameter, instead of one for all combinations: with many of them, each is
             tried too seldom. A search still walks within one combination.
-        guard: goes back to a snapshot when the loss has risen for too long, or is not a number, `hotswap.Guard()`. For
-            runs without a search, which alone refuses a step that goes wrong; it keeps another copy of parameters and
-            of the base's state.
+
+    Parameters in bfloat16 or float16 are refused: their rounding swallows most steps of a search. Keep them in float32
+    and compute in `torch.autocast`.
 
     The `lr` of a parameter group is the user's scale, never overwritten: a group's rate is the arm's times its `lr`
     divided by the first group's `lr` at construction. So schedulers and ratios between groups work as usual.
@@ -95,6 +117,9 @@ class HotSwap(Deciding):
     raises, the others are set again. An arm that is taken untried is rewarded only if it sets what was set before it. A
     deep copy of the optimizer calls the same functions, unless they are methods of a model that is copied with it.
     """
+
+    base: Optimizer
+    """The optimizer that turns a gradient into an update."""
 
     def __init__(
         self,
@@ -116,7 +141,6 @@ class HotSwap(Deciding):
         search_when: When | None = None,
         setters: Mapping[str, Setter] | None = None,
         factored: bool = False,
-        guard: Guard | None = None,
     ) -> None:
         if not isinstance(base_optimizer, Optimizer):
             raise SettingError(
@@ -138,13 +162,12 @@ class HotSwap(Deciding):
         self._checks = ClosureChecks(check_closure)
         self._pace = pace_for(type(self).__name__, search_every, search_when)
         setters, smallest = {} if setters is None else setters, len(self.arms) - 1
-        check_parts(self, setters, guard)
-        self._guarding = None if guard is None else Guarding(guard)
+        check_parts(self, setters)
         if factored:
             self.bandit = FactoredBandit(self.bandit, self.arms.shape)
         self.bandit = self.bandit.knowing(self.arms)
         self._setters = Setters(setters, self.arms)
-        self._probe = self._make_probe(initial_lr(base_optimizer))
+        self._trials = self._make_trials(initial_lr(base_optimizer))
         state = base_optimizer.state
         super().__init__(base_optimizer.param_groups, base_optimizer.defaults)
         self.state = state  # Optimizer.__init__ has replaced it by an empty one
@@ -153,6 +176,21 @@ class HotSwap(Deciding):
             self._memory.top = TopWatch()
         self._setters.to(smallest)  # when nothing can go wrong any more
         self._setters.keep()
+
+    def _make_trials(self, initial_lr: float) -> Trials:
+        agreement = Agreement(self._process_group, self.base)
+        return Trials(
+            self.base,
+            move_for(self.base, self.arms, initial_lr, self._linear, agreement, self._setters.names),
+            Surroundings(self._module),
+            clipping=self._clipping,
+            loss_scale=self._loss_scale,
+            checks=self._checks,
+            setters=self._setters,
+        )
+
+    def _fresh_bandit_state(self) -> Any:
+        return self.bandit.begin(1, len(self.arms), seeds=[self._seed])
 
     # --- Algorithm 2 --------------------------------------------------------------------------------------------------
 
@@ -189,111 +227,176 @@ class HotSwap(Deciding):
         are 0: libraries for checkpoints take such a step to make state that they can load into.
         """
         request = self._request(closure, trial_closure, loss)
-        if request.empty:
+        if request.closure is None and request.trial_closure is None:
             self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        with grad_mode(False), self._probe as probe:  # until an arm is taken, nothing in here leaves a trace
-            start = probe.gradient_pass(request, trials=self._may_search(), survey=self._is_new_to_guard)
-            verdict = self._judge(start.seen)  # f(θ; B); there is g(θ; B), too
-            if not verdict.back:
-                decision = self._decide(start.seen, apart=probe.judges_apart)
-                arm = None if start.overflow else self._take(probe, decision)
-        if verdict.back:
-            self._go_back(start, verdict.earned)
-        else:
-            rewards = self._learn(decision, arm)
-            self._record(arm, start, rewards)
-            self._watch_the_top(arm, start.seen)
-            if verdict.keep:
-                self._watch_the_base()
+        with grad_mode(False), self._trials as trials:  # until an arm is taken, nothing in here leaves a trace
+            start = trials.gradient_pass(request, trials=self._may_search())  # f(θ; B) and g(θ; B)
+            decision = self._decide(start.seen, apart=trials.judge_apart)
+            arm = None if start.overflow else self._take(trials, decision)
+        rewards = self._learn(decision, arm)
+        self._record(arm, start, rewards)
         return start.loss
 
-    def _take(self, probe: Probe, decision: Decision) -> int | None:
+    def _may_search(self) -> bool:
+        """Whether the next step may have trials. With `search_when` that is known only when the step has its loss."""
+        pace = self._pace
+        return self.search.tries and (pace.when is not None or bool(pace.due(self._memory.pace, unsure=False)))
+
+    def _decide(self, loss: float, *, apart: bool) -> Decision:
+        """Reward the arm that the step before has taken untried, and decide where this step begins.
+
+        Where trials are judged `apart`, by another closure, this loss matters only to arms that are not tried.
+        Whether the bandit is unsure depends on all that it could know; otherwise it can wait until it has to propose.
+        """
+        pace, memory, unsure = self._pace, self._memory, False
+        told: Told | None = None
+        waiting, state = memory.untried, memory.pace
+        if not apart or waiting is not None:
+            self._check_loss(loss, "the start point")
+        if waiting is not None:  # the loss now says what that arm is worth
+            told = Told(waiting.arm, memory.reward_scale, waiting.loss, loss)
+        if pace.every != 1:
+            state = pace.follow(state, loss)
+        if pace.when == "unsure":
+            self._tell(told)
+            told = None
+            unsure = bool(self.bandit.unsure(self._propose().state)[0])
+        if pace.due(state, unsure):
+            self._tell(told)
+            return Decision(loss, self._propose(), None, state)
+        if apart:
+            self._check_loss(loss, "the start point")
+        return Decision(loss, None, told, state)
+
+    def _propose(self) -> Proposal:
+        """Where to start from; known already, unless this is the first step or the bandit was exchanged."""
+        memory = self._memory
+        if memory.missed:
+            memory.catch_up(self.bandit, self.reward)
+        known = memory.proposal
+        if known is None or known.bandit is not self.bandit:
+            arm, state = self.bandit.propose(memory.bandit)
+            known = memory.proposal = Proposal(self.bandit, arm.item(), state)
+        return known
+
+    def _tell(self, told: Told | None) -> None:
+        """Tell the bandit the outcome of an arm, where one is known, before it proposes."""
+        if told is not None:
+            memory = self._memory
+            memory.catch_up(self.bandit, self.reward)
+            memory.tell(self.bandit, told.arm, float(self.reward.grant(told.scale, told.before, told.after)))
+            memory.untried = memory.proposal = None
+
+    def _take(self, trials: Trials, decision: Decision) -> int | None:
         """Take the arm that a search chooses, or one without trying it; None for no step."""
-        first = self._allowed(self._memory.in_force if decision.proposal is None else decision.proposal.arm)
+        first = self._memory.in_force if decision.proposal is None else decision.proposal.arm
         if decision.proposal is not None and self.search.tries:
-            return self._search_and_take(probe, probe.loss_to_beat(first), first)
-        if not probe.can_move:  # the base's state advances all the same
-            probe.take_untried(self._memory.in_force)
+            return self._search_and_take(trials, trials.loss_to_beat(first), first)
+        if not trials.can_move:  # the base's state advances all the same
+            trials.take_untried(self._memory.in_force)
             return None
-        probe.take_untried(first)
+        trials.take_untried(first)
         return first
 
-    def _search_and_take(self, probe: Probe, loss_before: float, proposed: int) -> int | None:
+    def _search_and_take(self, trials: Trials, loss_before: float, proposed: int) -> int | None:
         """Walk from the proposed arm to others, and take the one that the search chooses; None for no step."""
         self._check_loss(loss_before, "the start point")
-        arms = len(self.arms)
-        walk = self.search.begin(proposed, loss_before, arms=arms, row=self.arms.row)
-        probe.save()  # θ and g(θ; B)
-        if not probe.can_move:  # a scheduler is at zero, so there is nothing to search for
-            probe.take(None)
+        search, arms = self.search, len(self.arms)
+        walk = search.begin(proposed, loss_before, arms=arms, row=self.arms.row)
+        trials.save()  # θ and g(θ; B)
+        if not trials.can_move:  # a scheduler is at zero, so there is nothing to search for
+            trials.take(None)
             return None
-        probe.check_closure()
+        trials.check_closure()
         while not walk.done:
-            if len(probe.trials) >= MOST_TRIALS * arms:
-                refuse_endless(self.search, len(probe.trials))
-            loss = probe.loss_at(walk.arm)  # f(θ − α g; B)
+            if len(trials.made) >= MOST_TRIALS * arms:
+                refuse_endless(search, len(trials.made))
+            loss = trials.loss_at(walk.arm)  # f(θ − α g; B)
             if loss < 0:
                 self._check_loss(loss, "a trial")
-            if self.search.needs_slope:
-                walk = self.search.observe(walk, loss, probe.expected_decrease())
+            if search.needs_slope:
+                walk = search.observe(walk, loss, trials.expected_decrease())
             else:
-                walk = self.search.observe(walk, loss)
-        chosen = self.search.choose(walk)
-        arm = self._allowed(chosen) if chosen >= 0 else None
-        probe.take(arm)  # θ ← θ − α g, and the base's state advances
+                walk = search.observe(walk, loss)
+        chosen = search.choose(walk)
+        arm = chosen if chosen >= 0 else None
+        trials.take(arm)  # θ ← θ − α g, and the base's state advances
         return arm
+
+    def _check_loss(self, loss: float, where: str) -> None:
+        """Raise for a start point that no trial can be compared with, and for a loss that the reward cannot judge."""
+        if 0 <= loss < math.inf:
+            return
+        negative = loss < 0 and math.isfinite(loss) and not self.reward.accepts_negative
+        if negative or (where == "the start point" and not math.isfinite(loss)):
+            refuse_loss(loss, where)
 
     def _learn(self, decision: Decision, arm: int | None) -> tuple[float, ...]:
         """Every arm that was tried is rewarded, not only the one taken. An arm that was taken untried has to wait."""
-        memory, trials = self._memory, self._probe.trials
-        if not trials and arm is None:  # the step was left out
+        memory, made = self._memory, self._trials.made
+        if not made and arm is None:  # the step was left out
             return ()
-        before = decision.loss if self._probe.to_beat is None else self._probe.to_beat
-        memory.reward_scale = self.reward.follow(memory.reward_scale, before)
-        rewards: tuple[float, ...] = ()
-        if trials:
-            rewards = tuple(self.reward.grant(memory.reward_scale, before, after) for _, after in trials)
+        before = decision.loss if self._trials.to_beat is None else self._trials.to_beat
+        scale = memory.reward_scale = self.reward.follow(memory.reward_scale, before)
+        tried = [one for one, _ in made]
+        rewards = tuple([self.reward.grant(scale, before, after) for _, after in made])
         self._pass_time(decision)
-        if trials:
-            memory.bandit = self.bandit.observe(memory.bandit, [[tried for tried, _ in trials]], [rewards])
+        if made:
+            memory.bandit = self.bandit.observe(memory.bandit, [tried], [rewards])
         memory.untried = None
-        if arm is not None and not (trials and arm in dict(trials)):
+        if arm is not None and arm not in tried:
             if self._setters.same(arm, memory.in_force):
                 memory.untried = Untried(arm, decision.loss)
-        elif self._pace.always:
+        elif self._pace.every == 1:
             self._propose()
         return rewards
 
+    def _pass_time(self, decision: Decision) -> None:
+        """After the step: for the bandit, which has proposed or will have, and for the pace."""
+        memory, pace = self._memory, self._pace
+        if memory.proposal is not None:
+            memory.bandit = memory.proposal.state
+        else:
+            memory.missed.append(decision.told)
+            if len(memory.missed) >= MOST_MISSED:
+                memory.catch_up(self.bandit, self.reward)
+        memory.searched, memory.proposal = True, None
+        if pace.every != 1:
+            memory.pace = pace.after(decision.pace, decision.proposal is not None)
+
     def _record(self, arm: int | None, start: StartPoint, rewards: tuple[float, ...]) -> None:
-        probe, memory, trials = self._probe, self._memory, self._probe.trials
+        trials, memory, made = self._trials, self._memory, self._trials.made
         first = memory.in_force if arm is None else arm
+        if memory.top is not None and memory.top.sees(start.seen, top=arm is not None and arm % self.arms.row == 0):
+            memory.top = None  # the largest rate is taken all the time and does not help: a word, once
+            warn_of_the_top(self._applied(0).items())
         if arm is not None:
             memory.in_force = arm
-            if probe.to_beat is None:  # there were no trials
-                scale = probe.move.scale(self.base.param_groups[0])
+            if trials.to_beat is None:  # there were no trials
+                scale = trials.move.scale(self.base.param_groups[0])
                 memory.last_step = Brief(arm, scale, start.seen, start.aux)
                 return
-        loss_before = start.seen if probe.to_beat is None else probe.to_beat
+        loss_before = start.seen if trials.to_beat is None else trials.to_beat
         memory.last_step = StepRecord(
-            start=trials[0][0] if trials else first,
+            start=made[0][0] if made else first,
             arm=arm,
             values=self._applied(arm),
             loss_before=loss_before,
-            loss_after=loss_before if arm is None else dict(trials).get(arm, math.nan),
-            trials=tuple(trials),
+            loss_after=loss_before if arm is None else dict(made).get(arm, math.nan),
+            trials=tuple(made),
             rewards=rewards,
             aux=start.aux,
-            start_evaluations=probe.start_evaluations,
+            start_evaluations=trials.start_evaluations,
         )
 
-    def _watch_the_top(self, arm: int | None, loss: float) -> None:
-        """Around Adam and its kin: a word, once, where the largest rate is taken all the time and does not help."""
-        watch = self._memory.top
-        if watch is not None and watch.sees(loss, top=arm is not None and arm % self.arms.row == 0):
-            self._memory.top = None
-            warn_of_the_top(self._applied(0).items())
+    def _applied(self, arm: int | None) -> dict[str, Value]:
+        """The values of an arm in the first parameter group; those that are there where none was taken."""
+        if arm is not None:
+            return applied(self.arms, arm, self._trials.move.scale(self.base.param_groups[0]))
+        own = self.base.param_groups[0] | self._setters.now
+        return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}
 
     # --- steps that a framework makes, or that are made in parts ------------------------------------------------------
 
@@ -306,21 +409,21 @@ class HotSwap(Deciding):
         known = self._memory.search_with
         if known is not None:
             self._memory.search_with = None
-            if request.empty:
+            if request.closure is None and request.trial_closure is None:
                 request = request._replace(trial_closure=known[0], loss=known[1])
         return request
 
     @torch.no_grad()
     def _step_without_loss(self) -> None:
-        memory = self._memory
-        arm = memory.in_force = self._allowed(memory.in_force)
+        memory, trials = self._memory, self._trials
+        arm = memory.in_force
         values = self._applied(arm)
-        if self._probe.can_move and not memory.searched and self._probe.any_gradient():
+        if trials.can_move and not memory.searched and trials.any_gradient():
             refuse_no_search()
-        if self._probe.can_move and memory.searched and self._checks.first_time("no search"):
+        if trials.can_move and memory.searched and self._checks.first_time("no search"):
             warn_of_no_search(values.items())
-        self._probe.step_without_loss(arm)
-        if self._probe.can_move:
+        trials.take_untried(arm)
+        if trials.can_move:
             memory.untried = None  # the next loss is that of two steps
         memory.last_step = StepRecord(
             start=arm, arm=arm, values=values, loss_before=math.nan, loss_after=math.nan, trials=()
@@ -337,7 +440,7 @@ class HotSwap(Deciding):
 
         Buffers advance once, too. Where gradients of several minibatches add up, open it for each of them.
         """
-        return self._probe.recording(trials=self._may_search())
+        return self._trials.recording(trials=self._may_search())
 
     def search_with(self, trial_closure: Closure, loss: Tensor | float) -> None:
         """Let the next `step()` search as `step(trial_closure=..., loss=...)` would, where a framework calls it."""
@@ -346,14 +449,37 @@ class HotSwap(Deciding):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and forget a gradient pass or a search that was to use them."""
         super().zero_grad(set_to_none)
-        if not self._probe.is_open:  # a closure may call it, too
-            self._probe.drop_recording()
+        if not self._trials.is_open:  # a closure may call it, too
+            self._trials.surroundings.drop()
             self._memory.search_with = None
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """torch's GradScaler asks this of an optimizer before it calls its step, and is refused; others may ask."""
+        import_module("hotswap.integrations.grad_scaler").refuse(_getframe(1))
+        return False
 
     # --- what it tells about itself -----------------------------------------------------------------------------------
 
+    @property
+    def last_step(self) -> StepRecord | None:
+        """The record of the latest step."""
+        memory = self._memory
+        if isinstance(memory.last_step, Brief):
+            memory.last_step = memory.last_step.written(self.arms)
+        return memory.last_step
+
+    @property
+    def check_closure(self) -> bool:
+        """Whether the closure is checked, in some searches, for giving the same loss twice."""
+        return self._checks.enabled
+
+    @check_closure.setter
+    def check_closure(self, check: bool) -> None:
+        self._checks.enabled = check
+
     def statistics(self) -> Statistics:
-        """What the bandit knows of each arm: value, count, mean reward and index. Print it."""
+        """Value, count, mean reward and index of each arm, as the bandit knows them. Print it."""
         self._memory.catch_up(self.bandit, self.reward)
         bandit, state = self.bandit, self._memory.bandit
         columns = (bandit.counts(state), bandit.means(state), bandit.index(state))
@@ -363,3 +489,61 @@ class HotSwap(Deciding):
     def __repr__(self) -> str:
         swapped = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))
         return f"{type(self).__name__}({type(self.base).__name__}, arms: {swapped}, {self.bandit!r}, {self.search!r})"
+
+    # --- what torch expects of an optimizer: parameter groups and state are the base's --------------------------------
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The base optimizer's parameter groups."""
+        return self.base.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.base.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        """The base optimizer's state."""
+        return self.base.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.base.state = state
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base optimizer."""
+        check_group(param_group, type(self).__name__)
+        self.base.add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state, and all that is remembered beside it; loading it resumes exactly."""
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        packed = checkpoint.pack(self)
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            packed = post_hook(self, packed) or packed
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from `state_dict()`; a state of other settings is refused and changes nothing."""
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
+        checkpoint.load(self, state_dict)
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._memory.catch_up(self.bandit, self.reward)
+        kept = ("base", "arms", "bandit", "search", "reward", "_linear", "_seed", "_module", "_process_group")
+        parts = ("_clipping", "_loss_scale", "_checks", "_pace", "_setters")
+        return {name: self.__dict__[name] for name in (*kept, *parts)} | {
+            "_memory": replace(self._memory, proposal=None, search_with=None),
+            "_initial_lr": self._trials.move.initial_lr,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = dict(state)
+        initial_lr = own.pop("_initial_lr")
+        self.__dict__.update(own)
+        super().__setstate__({"defaults": self.base.defaults})  # groups and state are the base's
+        self._trials = self._make_trials(initial_lr)

@@ -29,7 +29,6 @@ class StepRecord:
         aux: What the closure returned beside its loss in the gradient pass, so before the step.
         start_evaluations: How many further evaluations it took to know the loss that the trials had to beat: one where
             the arms tried set other values than were in force, see `setters` of `HotSwap`.
-        rolled_back: Whether the guard has gone back to its snapshot, in place of a step.
     """
 
     start: int
@@ -41,7 +40,6 @@ class StepRecord:
     rewards: tuple[float, ...] = ()
     aux: object = None
     start_evaluations: int = 0
-    rolled_back: bool = False
 
 
 class Brief(NamedTuple):

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from hotswap.arms import log_grid
 from hotswap.bandits import Bandit
 from hotswap.errors import SettingError
-from hotswap.guards import Guard
 from hotswap.optim.hotswap import HotSwap
 from hotswap.optim.validation import given_parameters
 from hotswap.pacing import When
@@ -46,7 +45,6 @@ class HotSwapSGD(HotSwap):
         seed: see `HotSwap`.
         search_every: see `HotSwap`; the paper searches in every step.
         search_when: see `HotSwap`.
-        guard: see `HotSwap`.
 
     To swap more than the rate, give `HotSwap` a `torch.optim.SGD`.
 
@@ -72,7 +70,6 @@ class HotSwapSGD(HotSwap):
         seed: int = 0,
         search_every: int | None = None,
         search_when: When | None = None,
-        guard: Guard | None = None,
     ) -> None:
         params, module = given_parameters(params, module, "HotSwapSGD", "an SGD")
         for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
@@ -104,5 +101,4 @@ class HotSwapSGD(HotSwap):
             seed=seed,
             search_every=search_every,
             search_when=search_when,
-            guard=guard,
         )

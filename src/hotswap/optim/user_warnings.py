@@ -12,7 +12,6 @@ __all__ = [
     "warn_of_added_gradients",
     "warn_of_another_loss",
     "warn_of_discarded_gradients",
-    "warn_of_going_back",
     "warn_of_no_search",
     "warn_of_numbers_between",
     "warn_of_other_parts",
@@ -106,15 +105,6 @@ def warn_of_no_search(values: Iterable[tuple[str, object]]) -> None:
 
 def _shown(values: Iterable[tuple[str, object]]) -> str:
     return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values)
-
-
-def warn_of_going_back(loss: float, values: Iterable[tuple[str, object]]) -> None:
-    """The guard has gone back to its snapshot."""
-    warn(
-        f"The loss is {loss:g}, and the guard has gone back to its snapshot. What was taken last was {_shown(values)}; "
-        "no rate as large is taken until the next snapshot. This is said once: optimizer.rollbacks counts, and "
-        "optimizer.last_step.rolled_back tells."
-    )
 
 
 def warn_of_discarded_gradients() -> None:

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hotswap.bandits import Bandit
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
-from hotswap.guards import Guard
+from hotswap.optim.moves import refuse_low_precision
 from hotswap.optim.setters import check_setters
 from hotswap.optim.user_warnings import warn
+from hotswap.pacing import Pace, When
 from hotswap.rewards import Reward
 from hotswap.searches import Search
 
-__all__ = ["check_base", "check_group", "check_parts", "given_parameters", "initial_lr", "refuse_loss", "swappable_in"]
+__all__ = [
+    "check_base",
+    "check_group",
+    "check_parts",
+    "given_parameters",
+    "initial_lr",
+    "pace_for",
+    "refuse_loss",
+    "refuse_no_search",
+    "swappable_in",
+]
 
 
-def check_parts(optimizer: Any, setters: object, guard: object) -> None:
-    """Check that the parts of a hot-swapped optimizer go together, with the setters and the guard that it is given."""
+def check_parts(optimizer: Any, setters: object) -> None:
+    """Check that the parts of a hot-swapped optimizer go together, with the setters that it is given."""
     base = optimizer.base
     taken = {name for group in base.param_groups for name in group}.union(base.defaults)
     check_setters(type(base).__name__, swappable_in(base), sorted(taken), setters, optimizer.arms)
@@ -29,8 +40,6 @@ def check_parts(optimizer: Any, setters: object, guard: object) -> None:
     seed: object = optimizer._seed
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise SettingError(f"{type(optimizer).__name__}(seed={seed!r}): seed must be a whole number of 64 bits.")
-    if guard is not None and not isinstance(guard, Guard):
-        raise SettingError(f"HotSwap(guard={guard!r}): guard must be a hotswap.Guard object, or None.")
     for part, kind in (("bandit", Bandit), ("search", Search), ("reward", Reward)):
         if not isinstance(getattr(optimizer, part), kind):
             raise SettingError(
@@ -91,12 +100,33 @@ def check_group(group: dict[str, Any], owner: str) -> None:
             f"{owner} looks for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
             "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
         )
+    params = group["params"]
+    if not isinstance(params, Tensor | list):
+        params = group["params"] = list(params)  # torch would do the same, and an iterator can be read once
+    named = [
+        item[1] if isinstance(item, tuple) else item for item in ([params] if isinstance(params, Tensor) else params)
+    ]
+    refuse_low_precision(parameter for parameter in named if isinstance(parameter, Tensor))
     rate = group.get("lr", 1.0)
     if isinstance(rate, bool) or not isinstance(rate, int | float | Tensor):
         raise SettingError(
             f"{owner}: a parameter group has lr={rate!r}; it must be one number, a scale of the group's rates. What "
             "rates there are to choose from is said once, for all groups: HotSwapSGD(groups, lr=[...])."
         )
+
+
+def pace_for(owner: str, every: object, when: object) -> Pace:
+    """The pace that an optimizer's arguments `search_every` and `search_when` ask for; `owner` is its class."""
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise SettingError(
+            f"{owner}(search_every={every!r}): search_every must be a whole number of at least 1, or None."
+        )
+    if when is not None and when not in get_args(When):
+        choices = ", ".join(repr(choice) for choice in get_args(When))
+        raise SettingError(f"{owner}(search_when={when!r}): search_when must be one of {choices}, or None.")
+    if every is None and when is None:
+        return Pace()
+    return Pace(every, when)  # type: ignore[arg-type]  # it is one of the choices
 
 
 def initial_lr(base: Optimizer) -> float:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import hotswap
-from tests.optim.distributed import workers
 from tests.optim.distributed.processes import Processes
 from tests.optim.helpers import model
 
@@ -77,23 +75,10 @@ def test_all_processes_are_told_the_same_slope(run: Run, tmp_path: Path) -> None
             assert found["trials"] >= 8, name
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # the last of them, on its own
-def test_weights_in_bfloat16_go_on_from_a_distributed_checkpoint(run: Run, tmp_path: Path) -> None:
-    for result in run("half", 2, tmp_path):
-        for name, found in result.items():
-            assert found == {"rounds": True, "finer": True, "resumed": True, "same": True}, name
-    for name, build in workers.OPTIMIZERS.items():  # what two processes have shared, one can load whole
-        net = workers.plain_network().bfloat16()
-        optimizer = build(net.parameters())
-        workers.loaded(net, optimizer, tmp_path / f"fsdp-{name}")
-        masters = optimizer.state_dict()["param_groups"][0]["hotswap"]["masters"]
-        assert torch.equal(workers.whole(masters.values()), torch.load(tmp_path / f"fsdp-{name}.pt"))
-
-
 def test_steps_without_trials_agree_and_go_on_from_a_distributed_checkpoint(run: Run, tmp_path: Path) -> None:
     for result in run("fewer", 2, tmp_path):
         for name, found in result.items():
-            assert found == {"same": True, "collectives": [1], "resumed": True, "back": True}, name
+            assert found == {"same": True, "collectives": [1], "resumed": True}, name
 
 
 def test_a_process_whose_loss_is_not_a_number(run: Run, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from hotswap import Guard, HotSwap, HotSwapSGD, LossError, NoSearch, UnsupportedError, accumulate, log_grid
-from hotswap.optim.probing.stale_gradients import StaleGradients
+from hotswap import HotSwap, HotSwapSGD, LossError, NoSearch, UnsupportedError, accumulate, log_grid
+from hotswap.optim.gradients import OldGradients
 from tests.living import new_objects_only
 from tests.searches.searches import Listening
 
@@ -293,16 +293,6 @@ def sharded() -> nn.Module:
     return net
 
 
-def half_sharded() -> nn.Module:
-    net = plain_network().bfloat16()
-    shard(net)
-    return net
-
-
-def half_replica() -> nn.Module:
-    return DistributedDataParallel(plain_network().bfloat16())
-
-
 def _saved(net: nn.Module, optimizer: HotSwap, folder: Path) -> None:
     weights, state = get_state_dict(net, optimizer)
     dcp.save({"model": weights, "optimizer": state}, checkpoint_id=str(folder))
@@ -334,38 +324,14 @@ def _resumes(
     return torch.equal(whole(trained[0].parameters()), whole(other.parameters()))
 
 
-def half(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """Weights in bfloat16 go on from a distributed checkpoint with all digits of what is kept in float32."""
-    found: dict[str, Any] = {}
-    for kind, make in (("ddp", half_replica), ("fsdp", half_sharded)):
-        for name, build in OPTIMIZERS.items():
-            net = make()
-            optimizer = build(net.parameters())
-            data = [(x.bfloat16(), y) for x, y in minibatches(rank, 30)]
-            for x, y in data[:15]:
-                optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y))
-            masters = whole(optimizer.state_dict()["param_groups"][0]["hotswap"]["masters"].values())
-            if rank == 0:
-                torch.save(masters, folder / f"{kind}-{name}.pt")
-            found[f"{kind}-{name}"] = {
-                "rounds": torch.equal(masters.bfloat16(), whole(net.parameters())),
-                "finer": not torch.equal(masters.bfloat16().float(), masters),
-                "resumed": _resumes(make, build, (net, optimizer), data[15:], folder / f"{kind}-{name}"),
-                "same": same_everywhere(whole(net.parameters()).float()),
-            }
-    return found
-
-
 FEWER: dict[str, Callable[[Any], HotSwap]] = {
     "every third": lambda parameters: HotSwapSGD(parameters, [0.3, 0.1, 0.03], search_every=3),
-    "untried": lambda parameters: HotSwap(
-        torch.optim.Adam(parameters), {"lr": [0.03, 0.01]}, search=NoSearch(), guard=Guard(every=7)
-    ),
+    "untried": lambda parameters: HotSwap(torch.optim.Adam(parameters), {"lr": [0.03, 0.01]}, search=NoSearch()),
 }
 
 
 def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """Steps without trials: one collective each, the same everywhere; one process's NaN takes all of them back."""
+    """Steps without trials: one collective each, the same everywhere."""
     found: dict[str, Any] = {}
     for kind, make in (("ddp", lambda: DistributedDataParallel(plain_network())), ("fsdp", sharded)):
         for name, build in FEWER.items():
@@ -379,17 +345,10 @@ def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
                 if not optimizer.last_step.trials:
                     collectives.append(counted[0])
             resumed = _resumes(make, build, (net, optimizer), minibatches(rank, 10), folder / f"{kind}-{name}")
-            back = True
-            if name == "untried":
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y) * (math.nan if rank else 1.0))
-                back = optimizer.last_step is not None and optimizer.last_step.rolled_back
             found[f"{kind}-{name}"] = {
                 "same": same_everywhere(whole(net.parameters())),
                 "collectives": sorted(set(collectives)),
                 "resumed": resumed,
-                "back": back,
             }
     return found
 
@@ -491,7 +450,7 @@ def _refused(shared: nn.Module, optimizer: HotSwap, *batches: tuple[Tensor, Tens
 
     try:
         optimizer.zero_grad()
-        optimizer._probe._stale = StaleGradients()  # nothing is known of steps before
+        optimizer._trials._old = OldGradients()  # nothing is known of steps before
         backward(batches[0])
         optimizer.step(lambda: backward(batches[1]))
     except UnsupportedError as error:
@@ -520,7 +479,6 @@ TASKS: dict[str, Task] = {
     "ddp_buffers": ddp_buffers,
     "ddp_function": ddp_function,
     "fsdp": fsdp,
-    "half": half,
     "slope": slope,
     "fewer": fewer,
     "flattened": flattened,
