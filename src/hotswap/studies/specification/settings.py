@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
 from reprlib import repr as shortened
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
@@ -157,10 +157,12 @@ def optional(rule: Rule) -> Rule:
     return Rule(rule.type | None, rule.words, rule.write)
 
 
-POSITIVE = number("a positive, finite number", lambda x: 0 < x < inf)
-NOT_NEGATIVE = number("a finite number, 0 or more", lambda x: 0 <= x < inf)
-FACTOR = number("a number in (0, 1]", lambda x: 0 < x <= 1)
-SHARE = number("a number in [0, 1)", lambda x: 0 <= x < 1)
+_NO_SIGN = AfterValidator(abs)  # -0.0 becomes 0.0
+
+POSITIVE = Rule(Annotated[float, pydantic.Field(gt=0, lt=inf)], "a positive, finite number")
+NOT_NEGATIVE = Rule(Annotated[float, pydantic.Field(ge=0, lt=inf), _NO_SIGN], "a finite number, 0 or more")
+FACTOR = Rule(Annotated[float, pydantic.Field(gt=0, le=1)], "a number in (0, 1]")
+SHARE = Rule(Annotated[float, pydantic.Field(ge=0, lt=1), _NO_SIGN], "a number in [0, 1)")
 COUNT = whole(1)
 
 
@@ -293,6 +295,7 @@ class Settings:
         """Raise `check.error(...)` where settings are right one by one and wrong together."""
 
     @classmethod
+    @cache
     def schema(cls) -> dict[str, Setting]:
         """What is known of each field, in order."""
         return {item.name: item.metadata[_SETTING] for item in fields(cls) if _SETTING in item.metadata}
