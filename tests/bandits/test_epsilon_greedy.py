@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hotswap import EpsilonGreedy, SettingError
+from hotswap import EpsilonGreedy
 from hotswap.bandits.epsilon_greedy import DrawnState
 from hotswap.generators import generators
 
@@ -44,15 +43,3 @@ def test_how_often_it_looks_around(array: Make) -> None:
 def test_epsilon_one_proposes_any_arm(array: Make) -> None:
     arm, _ = EpsilonGreedy(epsilon=1.0).propose(made(array, [0.0, 9.0], [1.0, 1.0], 1000))
     assert 400 < int(arm.sum()) < 600
-
-
-@pytest.mark.parametrize("epsilon", [-0.1, 1.1, math.nan])
-def test_refuses_an_epsilon(epsilon: float) -> None:
-    with pytest.raises(SettingError, match=r"^EpsilonGreedy\(epsilon=.*\): epsilon must be in \[0, 1\]\.$"):
-        EpsilonGreedy(epsilon=epsilon)
-
-
-@pytest.mark.parametrize("discount", [0.0, 1.1, math.nan])
-def test_refuses_a_discount(discount: float) -> None:
-    with pytest.raises(SettingError, match=r"^EpsilonGreedy\(discount=.*\): discount must be in \(0, 1\]\.$"):
-        EpsilonGreedy(discount=discount)

@@ -248,22 +248,6 @@ def test_axes_without_means_have_none(array: Make) -> None:
     assert mean_rewards(UCB1().begin(1, 3)).tolist() == [[0.0, 0.0, 0.0]]
 
 
-@pytest.mark.parametrize(
-    ("bandit", "shape", "message"),
-    [
-        (UCB1, (2, 3), "bandit must be a hotswap.Bandit object, or a tuple of them"),
-        ((), (2, 3), "bandit must be a hotswap.Bandit object, or a tuple of them"),
-        (UCB1(), (), "shape must be the number of values of each hyperparameter"),
-        (UCB1(), (2, 0), "shape must be the number of values of each hyperparameter"),
-        (UCB1(), (2, 1.5), "shape must be the number of values of each hyperparameter"),
-        ((UCB1(),), (2, 3), "there are 1 bandits for 2 hyperparameters; give one for each"),
-    ],
-)
-def test_refuses_a_setting(bandit: Any, shape: Any, message: str) -> None:
-    with pytest.raises(SettingError, match=message):
-        FactoredBandit(bandit, shape)
-
-
 def test_another_number_of_arms() -> None:
     for make in (FactoredBandit(UCB1(), (2, 3)).begin, FactoredBandit(UCB1(), (2, 3)).start):
         with pytest.raises(SettingError, match="2 · 3 combinations are not 7 arms"):

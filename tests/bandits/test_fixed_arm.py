@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -53,21 +52,3 @@ def test_an_arm_that_is_not_there() -> None:
 def test_a_rate_before_the_arms_are_known() -> None:
     with pytest.raises(SettingError, match=r"^FixedArm\(rate=0.1\): it has not been told what its arms stand for"):
         FixedArm(rate=0.1).begin(1, 3)
-
-
-@pytest.mark.parametrize("arm", [-1, 1.5, True, "first"])
-def test_refuses_an_arm(arm: Any) -> None:
-    with pytest.raises(SettingError, match=r"^FixedArm\(arm=.*\): arm must be a whole number of at least 0\.$"):
-        FixedArm(arm=arm)
-
-
-@pytest.mark.parametrize("rate", [0.0, -0.1, math.nan, math.inf])
-def test_refuses_a_rate(rate: float) -> None:
-    with pytest.raises(SettingError, match=r"^FixedArm\(rate=.*\): rate must be positive and finite\.$"):
-        FixedArm(rate=rate)
-
-
-@pytest.mark.parametrize("settings", [{}, {"arm": 1, "rate": 0.1}])
-def test_one_of_the_two(settings: Any) -> None:
-    with pytest.raises(SettingError, match="name the arm by its number or by its rate; give one of them"):
-        FixedArm(**settings)

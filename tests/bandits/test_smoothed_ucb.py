@@ -131,23 +131,3 @@ def test_rates_from_a_file_are_a_list() -> None:
     rates: Any = [1.0, 0.1]
     assert SmoothedUCB(rates=rates) == SmoothedUCB(rates=(1.0, 0.1))
     assert hash(SmoothedUCB(rates=rates)) == hash(SmoothedUCB(rates=(1.0, 0.1)))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"width": 0.0}, "width must be positive and finite"),
-        ({"width": math.inf}, "width must be positive and finite"),
-        ({"discount": 1.1}, r"discount must be in \(0, 1\]"),
-        ({"exploration": -1.0}, "exploration must be finite and not negative"),
-        ({"bound": 0.0}, "bound must be positive and finite"),
-        ({"rates": ()}, "rates must be positive, finite rates, at least one"),
-        ({"rates": (1.0, 0.0)}, "rates must be positive, finite rates, at least one"),
-        ({"row": 0}, "row must be a whole number of at least 1, or None"),
-        ({"row": 2.0}, "row must be a whole number of at least 1, or None"),
-        ({"row": 3, "rates": (1.0, 0.1)}, "row must be the number of rates, which is 2"),
-    ],
-)
-def test_refuses_a_setting(settings: Any, message: str) -> None:
-    with pytest.raises(SettingError, match=rf"^SmoothedUCB\(.*\): {message}"):
-        SmoothedUCB(**settings)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotswap import SettingError, ThompsonSampling
+from hotswap import ThompsonSampling
 from hotswap.bandits.thompson_sampling import PosteriorState
 from hotswap.generators import generators
 
@@ -80,16 +80,3 @@ def test_what_is_forgotten_becomes_the_prior_again(array: Make) -> None:
     mean, variance = bandit.posterior(state)
     assert mean[0, 0] == pytest.approx(0.0, abs=1e-9)
     assert variance[0, 0] == pytest.approx(1.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("discount", [0.0, 1.1, math.nan])
-def test_refuses_a_discount(discount: float) -> None:
-    with pytest.raises(SettingError, match=r"^ThompsonSampling\(discount=.*\): discount must be in \(0, 1\]\.$"):
-        ThompsonSampling(discount=discount)
-
-
-@pytest.mark.parametrize("name", ["prior", "noise", "bound"])
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
-def test_refuses_a_scale(name: str, value: float) -> None:
-    with pytest.raises(SettingError, match=rf"^ThompsonSampling\({name}=.*\): {name} must be positive and finite\.$"):
-        ThompsonSampling(**{name: value})

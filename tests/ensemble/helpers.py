@@ -25,18 +25,18 @@ from hotswap.studies import AdaDeltaFamily
 
 D = torch.float64
 SIZES = (6, 9, 7, 3)
-STEPS = 200
+STEPS = 60
 BATCH = 10
 
 
-def data(count: int = 2000) -> TrainingData:
+def data(count: int = STEPS * BATCH) -> TrainingData:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count + 200, 6, generator=generator, dtype=D)
     y = (x[:, 0] > 0).long() + (x[:, 1] * x[:, 2] > 0.3).long()
     return TrainingData(x[:count], y[:count], x[count:], y[count:])
 
 
-def batches(epochs: int = 1, data_seed: int = 5, count: int = 2000) -> list[tuple[Tensor, Tensor]]:
+def batches(epochs: int = 1, data_seed: int = 5, count: int = STEPS * BATCH) -> list[tuple[Tensor, Tensor]]:
     """The minibatches an ensemble would see."""
     held, made = data(count), []
     for epoch in range(epochs):
@@ -56,7 +56,7 @@ def adadelta(model: Model, theta: Tensor) -> Update:
     return AdaDeltaFamily().update(model, theta, ())
 
 
-def train(update: Update, epochs: int = 1, first: int = 0, count: int = 2000) -> Ensemble:
+def train(update: Update, epochs: int = 1, first: int = 0, count: int = STEPS * BATCH) -> Ensemble:
     """Epochs `first` to `epochs` on `count` samples, in the precision of the parameters."""
     held, dtype = data(count), update.theta.dtype
     inputs = TrainingData(held.train_x.to(dtype), held.train_y, held.test_x.to(dtype), held.test_y)

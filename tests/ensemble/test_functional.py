@@ -66,43 +66,40 @@ def assert_same(ensemble: Ensemble, run: int, network: nn.Module) -> None:
     assert measured.test_error[run] == pytest.approx((scores.argmax(1) != held.test_y).double().mean().item())
 
 
-def ordinary(seed: int, optimizer: Callable[[nn.Module], torch.optim.Optimizer], epochs: int = 2) -> nn.Module:
-    network = build(seed).to(D)
-    stepping = optimizer(network)
-    for x, y in batches(epochs):
-        stepping.zero_grad()
-        cross_entropy(network(x), y).backward()
-        stepping.step()
-    return network
+OPTIMIZERS: dict[str, Callable[[nn.Module, int], torch.optim.Optimizer]] = {
+    "sgd": lambda net, run: torch.optim.SGD(net.parameters(), (0.1, 0.03, 0.3)[run], (0.9, 0.9, 0.0)[run]),
+    "adadelta": lambda net, run: torch.optim.Adadelta(net.parameters(), lr=1.0, rho=0.95, eps=1e-6),
+    "ducb": lambda net, run: HotSwapSGD(net.parameters()),
+}
 
 
-def test_sgd_of_a_convolution_with_batch_norm_is_pytorchs() -> None:
-    model = FunctionalModel(build)
-    ensemble = train(Sgd(model, model.initial(SEEDS).to(D), [0.1, 0.03, 0.3], [1.0] * 3, [0.9, 0.9, 0.0]))
-    for run, (seed, rate, momentum) in enumerate(zip(SEEDS, (0.1, 0.03, 0.3), (0.9, 0.9, 0.0), strict=True)):
-        network = ordinary(seed, lambda n, lr=rate, m=momentum: torch.optim.SGD(n.parameters(), lr, m))
-        assert_same(ensemble, run, network)
-        assert int(network[1].num_batches_tracked) == len(batches(2))
+def update_of(name: str, model: FunctionalModel) -> Update:
+    if name == "ducb":
+        return hot_swapped(model, SEEDS)
+    theta = model.initial(SEEDS).to(D)
+    return (
+        adadelta(model, theta) if name == "adadelta" else Sgd(model, theta, [0.1, 0.03, 0.3], [1.0] * 3, [0.9, 0.9, 0])
+    )
 
 
-def test_adadelta_of_a_convolution_with_batch_norm_is_pytorchs() -> None:
-    model = FunctionalModel(build)
-    ensemble = train(adadelta(model, model.initial(SEEDS).to(D)))
-    for run, seed in enumerate(SEEDS):
-        network = ordinary(seed, lambda n: torch.optim.Adadelta(n.parameters(), lr=1.0, rho=0.95, eps=1e-6))
-        assert_same(ensemble, run, network)
-
-
-def test_hot_swapping_a_convolution_with_batch_norm_is_the_optimizers() -> None:
-    model = FunctionalModel(build)
-    update = hot_swapped(model, SEEDS)
-    ensemble = train(update)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_convolutions_with_batch_norm_are_trained_as_pytorch_does(name: str) -> None:
+    ensemble = train(update_of(name, FunctionalModel(build)))
     for run, seed in enumerate(SEEDS):
         network = build(seed).to(D)
-        optimizer = HotSwapSGD(network.parameters())
+        optimizer = OPTIMIZERS[name](network, run)
         for x, y in batches(2):
-            optimizer.step(lambda x=x, y=y, network=network: cross_entropy(network(x), y))
+
+            def closure(x: Tensor = x, y: Tensor = y, network: nn.Module = network) -> Tensor:
+                network.zero_grad()
+                loss = cross_entropy(network(x), y)
+                if name != "ducb":
+                    loss.backward()
+                return loss
+
+            optimizer.step(closure)
         assert_same(ensemble, run, network)
+        assert int(network[1].num_batches_tracked) == len(batches(2))
 
 
 def test_trials_are_losses_of_moved_copies_and_leave_buffers_alone() -> None:

@@ -14,11 +14,11 @@ from tests.ensemble.helpers import MODELS, SGD_RUNS, SIZES, STEPS, D, batches, f
 @pytest.mark.parametrize("kind", MODELS)
 def test_sgd_has_the_rate_inside_the_velocity(kind: str) -> None:
     update = sgd(MODELS[kind]())
-    train(update, epochs=3)
+    train(update, epochs=2)
     for run, (rate, decay, momentum) in enumerate(SGD_RUNS):
         network = multilayer_perceptron(SIZES, seed=3).to(D)
         velocity = [torch.zeros_like(p) for p in network.parameters()]
-        for number, (x, y) in enumerate(batches(epochs=3)):
+        for number, (x, y) in enumerate(batches(epochs=2)):
             network.zero_grad()
             cross_entropy(network(x), y).backward()
             alpha = rate * decay ** (number // STEPS)

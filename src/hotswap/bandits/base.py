@@ -29,6 +29,7 @@ __all__ = [
     "Bandit",
     "BanditState",
     "best_two_overlap",
+    "check_exploration",
     "mean_rewards",
     "refuse_unless",
     "trials_as_arrays",
@@ -127,6 +128,12 @@ def refuse_unless(allowed: bool, bandit: Bandit, name: str, rule: str) -> None:
     if not allowed:
         value = getattr(bandit, name)
         raise SettingError(f"{type(bandit).__name__}({name}={value!r}): {name} must be {rule}.")
+
+
+def check_exploration(bandit: Bandit, exploration: float) -> None:
+    """Refuse a weight of confidence widths that cannot be one."""
+    allowed = math.isfinite(exploration) and exploration >= 0
+    refuse_unless(allowed, bandit, "exploration", "finite and not negative")
 
 
 class Bandit(ABC):

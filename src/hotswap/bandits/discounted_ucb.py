@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from hotswap.arrays import Array, namespace
-from hotswap.bandits.base import BANDITS, Bandit, refuse_unless, upper_confidence
+from hotswap.bandits.base import BANDITS, Bandit, check_exploration, refuse_unless, upper_confidence
 from hotswap.states import State, replaced
 
 __all__ = ["DiscountedUCB"]
@@ -38,8 +37,7 @@ class DiscountedUCB(Bandit):
 
     def __post_init__(self) -> None:
         refuse_unless(0 < self.discount <= 1, self, "discount", "in (0, 1]")
-        allowed = math.isfinite(self.exploration) and self.exploration >= 0
-        refuse_unless(allowed, self, "exploration", "finite and not negative")
+        check_exploration(self, self.exploration)
 
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""

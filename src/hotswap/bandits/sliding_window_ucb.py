@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from hotswap.arrays import Array, Device, namespace, places, zeros
-from hotswap.bandits.base import BANDITS, Bandit, refuse_unless, trials_as_arrays, upper_confidence
+from hotswap.bandits.base import (
+    BANDITS,
+    Bandit,
+    check_exploration,
+    refuse_unless,
+    trials_as_arrays,
+    upper_confidence,
+)
 from hotswap.states import State, replaced
 
 __all__ = ["SlidingWindowUCB", "WindowState"]
@@ -59,8 +65,7 @@ class SlidingWindowUCB(Bandit):
     def __post_init__(self) -> None:
         whole = isinstance(self.window, int) and not isinstance(self.window, bool)
         refuse_unless(whole and self.window >= 1, self, "window", "a whole number of at least 1")
-        allowed = math.isfinite(self.exploration) and self.exploration >= 0
-        refuse_unless(allowed, self, "exploration", "finite and not negative")
+        check_exploration(self, self.exploration)
 
     def start(self, runs: int, arms: int, device: Device = None) -> WindowState:
         """See `Bandit.start`."""

@@ -16,6 +16,7 @@ from hotswap.bandits.base import (
     BANDITS,
     Bandit,
     best_two_overlap,
+    check_exploration,
     refuse_unless,
     trials_as_arrays,
     upper_confidence,
@@ -83,8 +84,7 @@ class SmoothedUCB(Bandit):
     def __post_init__(self) -> None:
         refuse_unless(math.isfinite(self.width) and self.width > 0, self, "width", "positive and finite")
         refuse_unless(0 < self.discount <= 1, self, "discount", "in (0, 1]")
-        allowed = math.isfinite(self.exploration) and self.exploration >= 0
-        refuse_unless(allowed, self, "exploration", "finite and not negative")
+        check_exploration(self, self.exploration)
         refuse_unless(math.isfinite(self.bound) and self.bound > 0, self, "bound", "positive and finite")
         if self.rates is not None:
             object.__setattr__(self, "rates", tuple(self.rates))  # a list, from a study's file

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from hotswap.arrays import Array
-from hotswap.bandits.base import BANDITS, Bandit, refuse_unless, upper_confidence
+from hotswap.bandits.base import BANDITS, Bandit, check_exploration, upper_confidence
 from hotswap.states import State, replaced
 
 __all__ = ["UCB1"]
@@ -38,8 +37,7 @@ class UCB1(Bandit):
     exploration: float = 2e-6
 
     def __post_init__(self) -> None:
-        allowed = math.isfinite(self.exploration) and self.exploration >= 0
-        refuse_unless(allowed, self, "exploration", "finite and not negative")
+        check_exploration(self, self.exploration)
 
     def propose(self, state: State) -> tuple[Array, State]:
         """See `Bandit.propose`."""

@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from hotswap.data import load_digits
 from hotswap.ensemble import TrainingData
 from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import ALGORITHMS, AdaDeltaFamily, Family, Look, NetworkSpec, RunSpec, StudySpec, plan, several
 from hotswap.studies.algorithms import family_from_dict
-from hotswap.studies.running.assemble import Assembled, Held, assemble, on_device
+from hotswap.studies.running.assemble import Assembled, Held, assemble
 from hotswap.studies.specification.settings import COUNT, one_of
 
 EPOCHS = 3
@@ -158,11 +157,9 @@ def test_a_look_that_cannot_be_drawn_is_refused() -> None:
         Look("#E69F00", marker="star")  # type: ignore[arg-type]
 
 
-def test_an_update_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_is_none_is_refused(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ALGORITHMS["adadelta"], "update", lambda *_: None)
     small = study("adadelta")
-    data = load_digits()
-    held = on_device(data, small, torch.device("cpu"), torch.float32)
     with pytest.raises(SettingError, match=r"AdaDeltaFamily\.update\(\) must return a hotswap\.ensemble\.Update"):
         assemble(small, plan(small)[0], held)
 
