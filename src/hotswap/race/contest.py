@@ -18,7 +18,7 @@ from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import copied, mean
 from hotswap.race.memory import free_memory, rooms
 from hotswap.race.owners import claim, refuse_another_race
-from hotswap.race.processes import Processes, local, reshard
+from hotswap.race.processes import Processes, reshard
 from hotswap.race.schedule import factor
 from hotswap.race.snapshots import on_host, wrapped
 from hotswap.race.winner import FAILURES, Watch
@@ -263,27 +263,13 @@ class Contest:
         votes: numbers of this process; the sums over all processes are returned.
         """
         device = self.seat.weights[0].device
-        sizes = [torch.linalg.vector_norm(t, math.inf).float().to(device) for t in self._tensors()]
         parts = [torch.as_tensor(value, dtype=torch.float32, device=device).reshape(()) for value in self.values]
-        others = torch.cat([torch.stack(sizes).sum().reshape(1), torch.tensor(votes, device=device)])
+        others = torch.cat([self.seat.magnitude(self.here), torch.tensor(votes, device=device)])
         losses, sums = self.processes.look(parts, self.turn_step, others)
         if self.turn_step and not losses and self._needs_losses:
             raise LossError(self._no_loss())
         self.values, self.turn_step = [], 0
         return losses, all(map(math.isfinite, [*losses, sums[0]])), sums[1:]
-
-    def _tensors(self) -> list[Tensor]:
-        """What must stay finite: the weights, and the tensors of their shapes in the optimizer's state."""
-        states = self.here.optimizer.state
-        inner = [
-            value
-            for w in self.seat.weights
-            for value in states.get(w, {}).values()
-            if isinstance(value, Tensor) and value.shape == w.shape
-        ]
-        parts = [local(t) for t in (*self.seat.weights, *inner)]
-        found = [t for t in parts if t.layout == torch.strided and t.numel()]
-        return [t for t in found if t.is_floating_point() or t.is_complex()]
 
     def _end_turn(self) -> None:
         lane, waiting = self.here, [one for one in self.racing if one.parked and one.parked["model"] is None]

@@ -193,6 +193,20 @@ class Seat:
                 path, _, last = name.rpartition(".")
                 self.model.get_submodule(path)._buffers[last] = value.to(buffer.device, copy=True)
 
+    def magnitude(self, lane: Lane) -> Tensor:
+        """One number, which is finite if the weights are, and the tensors of their shapes in the lane's optimizer."""
+        state = lane.optimizer.state
+        kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        for weight in self.weights:
+            for value in (weight, *state.get(weight, {}).values()):
+                if isinstance(value, Tensor) and value.shape == weight.shape and value.layout == torch.strided:
+                    part = local(value)
+                    if part.numel() and (part.is_floating_point() or part.is_complex()):
+                        kinds.setdefault((part.device, part.dtype), []).append(part)
+        device = self.weights[0].device
+        sums = [_magnitude(tensors).to(device, torch.float32) for tensors in kinds.values()]
+        return sum(sums, torch.zeros(1, device=device))
+
     def park(self, lane: Lane) -> None:
         """Copy all that the lane is from the model and the device into the host's memory."""
         old = lane.parked or {}
@@ -236,6 +250,16 @@ class Seat:
     def on_device(self, saved: Tensor, _: object) -> Tensor:
         """A copy of a saved tensor beside the weights."""
         return saved.to(self.weights[0].device, copy=True, non_blocking=True)
+
+
+@torch.no_grad()
+def _magnitude(tensors: list[Tensor]) -> Tensor:
+    """One number, which is finite if tensors of one type are; no squares, which overflow early."""
+    first = tensors[0]
+    wide = torch.float32 if first.dtype in (torch.float16, torch.bfloat16) else first.dtype
+    if first.is_cuda and not first.is_complex():  # one launch for many tensors
+        return torch.stack(torch._foreach_norm(tensors, 1, wide)).sum()
+    return torch.stack([tensor.sum(dtype=wide).abs() for tensor in tensors]).sum()
 
 
 def named(optimizers: Sequence[Optimizer], own: Optimizer | None) -> list[Lane]:
