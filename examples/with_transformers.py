@@ -33,4 +33,4 @@ with tempfile.TemporaryDirectory() as folder:
     )
     trainer = RaceTrainer(model=model, args=arguments, train_dataset=samples())
     trainer.train()
-print(trainer.optimizer.optimizer.standings())
+print(trainer.race.standings())

@@ -132,6 +132,17 @@ class Stop(RaceCallback.__bases__[0]):  # type: ignore[misc]
         trainer.should_stop = trainer.current_epoch + 1 >= self.epochs
 
 
+def test_a_run_that_is_resumed_with_more_epochs_trains_on(tmp_path: Path) -> None:
+    first = trainer(EPOCHS, RaceCallback())
+    first.fit(Module(), loader())
+    first.save_checkpoint(tmp_path / "end.ckpt")
+    longer = trainer(EPOCHS + 2, RaceCallback())
+    longer.fit(Module(), loader(), ckpt_path=tmp_path / "end.ckpt")
+    optimizer: Any = longer.optimizers[0]
+    check_winner(optimizer)
+    assert optimizer.steps == optimizer.total_steps == STEPS // EPOCHS * (EPOCHS + 2)
+
+
 def test_losses_reach_the_race_on_their_own_scale() -> None:
     """Whatever a scaler or accumulation has multiplied them with."""
     losses = {}

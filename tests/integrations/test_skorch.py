@@ -53,6 +53,15 @@ def test_it_races_and_resumes(tmp_path: Path) -> None:
     check_equal(weights(rest.module_), weights(whole.module_))
 
 
+def test_a_partial_fit_after_the_end_trains_on() -> None:
+    net = classifier().fit(X, Y)
+    won, before = net.optimizer_.winner, weights(net.module_)
+    net.partial_fit(X, Y)
+    assert net.optimizer_.winner is won
+    assert net.optimizer_.total_steps == 2 * STEPS
+    assert any(not torch.equal(before[name], value) for name, value in weights(net.module_).items())
+
+
 def test_it_validates_and_predicts_with_what_the_race_hands_over() -> None:
     net = classifier(train_split=lambda dataset, *_: (dataset, dataset), max_epochs=4)
     net.partial_fit(X, Y, epochs=3)

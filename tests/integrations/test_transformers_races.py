@@ -80,7 +80,7 @@ def trainer(
 
 
 def race_in(of: Any) -> hotswap.Race:
-    found = of.optimizer.optimizer
+    found = of.race if isinstance(of, RaceTrainer) else of.optimizer.optimizer
     assert isinstance(found, hotswap.Race)
     return found
 
@@ -125,6 +125,8 @@ def test_the_trainers_schedule_replaces_the_races(tmp_path: Path) -> None:
 
 def test_without_an_optimizer_that_of_the_arguments_races_beside_the_default_lanes(tmp_path: Path) -> None:
     made = trainer(tmp_path, own=False, learning_rate=2e-3, max_steps=3, num_train_epochs=1)
+    with pytest.raises(hotswap.SettingError, match="no race yet; it makes one when training begins"):
+        made.race  # noqa: B018
     made.train()
     names = [lane.name for lane in race_in(made).standings()]
     assert "AdamW 0.002" in names
@@ -155,6 +157,14 @@ def test_the_model_is_what_was_evaluated_last_or_best(tmp_path: Path) -> None:
     losses = [entry["eval_loss"] for entry in best.state.log_history if "eval_loss" in entry]
     assert best.evaluate()["eval_loss"] == pytest.approx(min(losses), rel=1e-5)
     assert float(loss_now(best)) == pytest.approx(min(losses), rel=1e-5)
+
+
+def test_a_run_that_is_resumed_with_more_epochs_trains_on(tmp_path: Path) -> None:
+    trainer(tmp_path, save_strategy="epoch").train()
+    longer = trainer(tmp_path, num_train_epochs=EPOCHS + 2, stop=2 * STEPS)
+    longer.train(resume_from_checkpoint=True)
+    check_winner(race_in(longer))
+    assert race_in(longer).steps == race_in(longer).total_steps == STEPS // EPOCHS * (EPOCHS + 2)
 
 
 def loss_now(of: Any) -> Tensor:

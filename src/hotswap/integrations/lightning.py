@@ -32,6 +32,7 @@ trials as if they were steps. With manual optimization it does not, as long as y
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -74,9 +75,11 @@ class RaceCallback(Callback):
             race.eval()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Go on with the weights that train."""
+        """Go on with the weights that train, also in a run that was resumed with more epochs than before."""
         for race in _races(trainer):
             race.train()
+            if race.steps == race.total_steps and math.isfinite(trainer.estimated_stepping_batches):
+                race.finish(int(trainer.estimated_stepping_batches) - trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -38,11 +38,13 @@ class Racing:
         return self
 
     def on_epoch_begin(self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any) -> None:
-        """Tell the race how many steps there will be."""
+        """Tell the race how many steps there will be, or how many more."""
         super().on_epoch_begin(net, dataset_train=dataset_train, dataset_valid=dataset_valid, **kwargs)  # type: ignore[misc]
-        race = net.optimizer_
-        if race.total_steps is None and not any(lane.steps for lane in race.standings()):
-            race.total_steps = net.max_epochs * len(net.get_iterator(dataset_train, training=True))
+        race, steps = net.optimizer_, net.max_epochs * len(net.get_iterator(dataset_train, training=True))
+        if race.total_steps is None and not race.steps:
+            race.total_steps = steps
+        elif race.steps == race.total_steps:  # partial_fit trains on
+            race.finish(steps)
 
     def on_batch_begin(self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         """Train with the weights of the lane in the model, and validate with what the race would hand over."""

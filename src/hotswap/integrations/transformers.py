@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers import SchedulerType, Trainer
 
+from hotswap.errors import SettingError
 from hotswap.optim import HotSwap
 from hotswap.optim.user_warnings import warn
 from hotswap.race import Race
@@ -30,7 +31,7 @@ Minibatch = tuple[dict[str, Any], Any]
 
 
 class RaceTrainer(Trainer):
-    """A Trainer whose optimizer races.
+    """A Trainer whose optimizer races; `trainer.race.standings()` says how the lanes have done.
 
     Without `optimizers=` the optimizer of the arguments, with their learning rate, races beside the default lanes, and
     stays until the last round. `optimizers=(hotswap.Race(...), None)` is a race of your own, with a `judge` perhaps; it
@@ -38,56 +39,51 @@ class RaceTrainer(Trainer):
     the race hands over, or the best checkpoint with `load_best_model_at_end`.
     """
 
+    @property
+    def race(self) -> Race:
+        """The race, once training has begun."""
+        inner = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate wraps it
+        if not isinstance(inner, Race):
+            raise SettingError("The RaceTrainer has no race yet; it makes one when training begins.")
+        return inner
+
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """As Trainer's; an optimizer that is no race races beside the default lanes."""
-        made = super().create_optimizer(model)
-        if race_of(made) is None:
+        made: torch.optim.Optimizer = super().create_optimizer(model)
+        if not isinstance(getattr(made, "optimizer", made), Race):
             raced: Any = self.model if model is None else model
             made = self.optimizer = Race(raced, made)
         return made
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """As Trainer's; a race without a length gets the Trainer's."""
-        race = race_of(self.optimizer)
-        if race is not None and race.total_steps is None and not any(lane.steps for lane in race.standings()):
-            race.total_steps = num_training_steps
+        if self.race.total_steps is None and not self.race.steps:
+            self.race.total_steps = num_training_steps
         return super().create_scheduler(num_training_steps, optimizer)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """As Trainer's, and gives the race the loss, on the same scale whether or not minibatches add up."""
+        if self.race.steps == self.race.total_steps:  # trained again, or resumed with more epochs than before
+            self.race.finish(self.state.max_steps - self.state.global_step)
         loss: Tensor = super().training_step(*args, **kwargs)
-        race = race_of(self.optimizer)
-        if race is not None:
-            race.observe(loss * self.current_gradient_accumulation_steps)
+        self.race.observe(loss * self.current_gradient_accumulation_steps)
         return loss
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As Trainer's; afterwards the model holds what the race hands over."""
         result = super().train(*args, **kwargs)
-        self._hand_over()
+        self.race.eval()
         return result
 
     def _load_best_model(self) -> None:
-        self._hand_over()  # or the next evaluation would write its weights over the best ones
+        self.race.eval()  # or the next evaluation would write its weights over the best ones
         super()._load_best_model()
-
-    def _hand_over(self) -> None:
-        race = race_of(self.optimizer)
-        if race is not None:
-            race.eval()
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """As Trainer's, with the number, the rate and the loss of the lane in the model."""
-        race = race_of(self.optimizer)
-        if race is not None and "loss" in logs:
-            logs = {**logs, **{f"race/{name}": value for name, value in race.curves().items()}}
+        if "loss" in logs:
+            logs = {**logs, **{f"race/{name}": value for name, value in self.race.curves().items()}}
         super().log(logs, *args, **kwargs)
-
-
-def race_of(optimizer: Any) -> Race | None:
-    """The race in an optimizer, which Accelerate may have wrapped; None if there is none."""
-    inner = getattr(optimizer, "optimizer", optimizer)
-    return inner if isinstance(inner, Race) else None
 
 
 class HotSwapTrainer(Trainer):

@@ -111,7 +111,8 @@ class Contest:
         if self.total is not None and self.step >= self.total:
             raise SettingError(
                 f"The race has taken all of its {self.total} steps (total_steps={self.total}), and its rates are zero; "
-                "give Race the number of steps that the run really takes, such as epochs * len(loader)."
+                "give Race the number of steps that the run really takes, such as epochs * len(loader), or call "
+                "finish(steps) to train so many more."
             )
         silent = loss is None and not self.values and not self.observed
         alone = not self.processes.several  # several find out together, at the end of the turn

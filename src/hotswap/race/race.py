@@ -159,6 +159,11 @@ class Race(Optimizer):
         return self._contest.winner
 
     @property
+    def steps(self) -> int:
+        """How many steps the run has taken."""
+        return self._contest.step
+
+    @property
     def current(self) -> Lane:
         """The lane that has the model: another one after a swap."""
         return self._contest.here
