@@ -205,6 +205,19 @@ WRONG = {
         TOP + "[sgd]\nlr = [0.1, -1]\nlr_decay = []\nmomentum = [1, 0.5, true]\n",
         "[sgd] lr[1] is -1; it must be a positive, finite number. Also wrong: lr_decay, momentum[0], momentum[2].",
     ),
+    "more mistakes than a sentence names": (
+        TOP + "[sgd]\nlr_decay = [1]\nmomentum = [0]\nlr = [" + "-1," * 1000 + "]\n",
+        "[sgd] lr[0] is -1; it must be a positive, finite number. Also wrong: lr[1], lr[2], lr[3], lr[4], lr[5] and "
+        "994 more.",
+    ),
+    "a key that is a book": (
+        TOP + SGD + "x" * 10_000 + " = 1\n",
+        "[sgd] has no key 'xxxxxxxxxxxx...xxxxxxxxxxxxx'; the valid keys are lr, lr_decay, momentum.",
+    ),
+    "nested too deeply": (
+        TOP + SGD + "lr = " + "[" * 100_000,
+        "lists or tables in it are nested too deeply; a study nests them twice.",
+    ),
     "more digits than a float has": (
         TOP + SGD.replace("0.1", "1" + "0" * 400),
         "[sgd] lr[0] is 100000",
@@ -250,6 +263,10 @@ def test_files_that_cannot_be_read(file: Path) -> None:
         load_study(file)
     file.write_bytes(b"name = '\xff'")
     with pytest.raises(SettingError, match=r"^study\.toml: byte 8 is not UTF-8 text"):
+        load_study(file)
+    with file.open("wb") as sparse:
+        sparse.truncate(6 * 10**9)  # takes no space on the disk
+    with pytest.raises(SettingError, match=r"^study\.toml: the file has 6,000,000,000 bytes; a study has at most"):
         load_study(file)
     file.unlink()
     file.mkdir()

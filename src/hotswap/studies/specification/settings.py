@@ -256,6 +256,9 @@ _SETTING = "hotswap"
 MOST = 100_000
 """The most items of a list. It is checked before any item is."""
 
+MOST_NAMED = 5
+"""The most places that a sentence names beside the first mistake."""
+
 
 def _as_tuple(value: object) -> object:
     if isinstance(value, (list, tuple)) and len(value) > MOST:
@@ -351,8 +354,9 @@ class Check:
                 wrong += [_told(name, found, rules[name].words) for found in error.errors(include_url=False)]
         if wrong:
             (place, problem), *others = wrong
-            also = f" Also wrong: {', '.join(place for place, _ in others)}." if others else ""
-            raise self.error(place, problem + also)
+            names = ", ".join(other for other, _ in others[:MOST_NAMED])
+            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+            raise self.error(place, f"{problem} Also wrong: {names}{more}." if others else problem)
         return proper
 
 
@@ -411,9 +415,10 @@ def plain(value: Any) -> Any:
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
     """The sentence about a name that is not among the known ones."""
-    nearest = get_close_matches(str(name), known, n=1)
+    nearest = get_close_matches(str(name)[:100], known, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""
-    return f"has no {what} {name!r}; the valid {what}s are {', '.join(known)}{hint}."
+    shown = repr(name) if len(str(name)) <= 100 else shortened(name)
+    return f"has no {what} {shown}; the valid {what}s are {', '.join(known)}{hint}."
 
 
 def _required(field: Field[Any]) -> bool:

@@ -25,6 +25,9 @@ __all__ = ["EXAMPLE", "example", "load_study"]
 TABLES = ("network", "families", "set_aside")
 """What `StudySpec` holds and a file writes as tables, or not at all."""
 
+MOST_BYTES = 10**7
+"""The most bytes of a file. It is checked before the file is read."""
+
 KEYS = tuple(name for name in StudySpec.schema() if name not in TABLES)
 
 
@@ -65,6 +68,8 @@ def load_study(path: str | os.PathLike[str]) -> StudySpec:
 
 def _document(file: str) -> dict[str, Any]:
     try:
+        if (size := Path(file).stat().st_size) > MOST_BYTES:
+            raise SettingError(f"{file}: the file has {size:,} bytes; a study has at most {MOST_BYTES:,}.")
         text = Path(file).read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except FileNotFoundError:
         raise SettingError(f"{file}: there is no such file; `hotswap study new` writes an example.") from None
@@ -78,6 +83,8 @@ def _document(file: str) -> dict[str, Any]:
         last = f"at line {len(text.splitlines())}, the end of the file"
         reason = str(error).replace("at end of document", last)
         raise SettingError(f"{file}: this is not TOML: {reason}.") from None
+    except RecursionError:
+        raise SettingError(f"{file}: lists or tables in it are nested too deeply; a study nests them twice.") from None
 
 
 def _is_family(key: str, value: object) -> bool:
