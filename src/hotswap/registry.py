@@ -18,7 +18,7 @@ from hotswap.names import is_name
 __all__ = ["LOAD_HINT", "Registry", "check_class"]
 
 LOAD_HINT = "If it is one of your own, load the file that registers it: hotswap --load FILE.py, then the command."
-"""What a sentence about an unknown name ends with, because leaving out `--load` is the likeliest reason."""
+"""The end of a sentence about an unknown name: the likeliest reason is that `--load` was left out."""
 
 T = TypeVar("T")
 

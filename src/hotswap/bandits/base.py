@@ -1,4 +1,4 @@
-"""What every bandit is: frozen settings, and pure functions from one state to the next.
+"""The interface of bandits: frozen settings, and pure functions from one state to the next.
 
 Shapes: R runs, K arms, T trials of one step. An optimizer is the case R = 1.
 
@@ -107,7 +107,7 @@ def best_two_overlap(means: Array, widths: Array, known: Array) -> Array:
 
 
 def trials_as_arrays(like: Array, arm: Array, reward: Array, tried: Array | None) -> tuple[Array, Array, Array]:
-    """What `Bandit.observe` was given, as arrays `(R, T)`: arms, rewards, and which of them happened.
+    """The arguments of `Bandit.observe` as arrays `(R, T)`: arms, rewards, and which of the trials happened.
 
     Rewards of trials that did not happen are 0, whatever they were. Where `like` is in NumPy, they may be lists.
     """
@@ -180,7 +180,7 @@ class Bandit(ABC):
 
     @abstractmethod
     def index(self, state: State) -> Array:
-        """What the policy chooses by, `(R, K)`, as things stand; a proposal first lets the past fade a little more."""
+        """The values `(R, K)` by which the policy chooses now; a proposal first lets the past fade a little more."""
 
     def observe(self, state: State, arm: Array, reward: Array, tried: Array | None = None) -> State:
         """The state after trials of `arm` `(R, T)` earned `reward` `(R, T)` (Algorithm 3, GrantReward).

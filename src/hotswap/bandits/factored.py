@@ -214,7 +214,7 @@ class FactoredBandit(Bandit):
 
     @property
     def _below(self) -> tuple[int, ...]:
-        """By how many arms the next value of each axis is away: the number of combinations of the axes after it."""
+        """The distance in arms to the next value of each axis: the number of combinations of the axes after it."""
         below = [1]
         for _, size in reversed(self.axes[1:]):
             below.insert(0, size * below[0])
@@ -229,7 +229,7 @@ class FactoredBandit(Bandit):
         return tuple(first)
 
     def _tables(self, state: State, method: str) -> list[Array]:
-        """What a method of each axis's bandit says `(R, Kᵢ)`, for every combination `(R, K)`."""
+        """The results `(R, Kᵢ)` of a method of each axis's bandit, spread over all combinations `(R, K)`."""
         arms = self._below[0] * self.axes[0][1]
         tables = []
         for (bandit, size), below, own in zip(self.axes, self._below, state.parts, strict=True):

@@ -15,7 +15,7 @@ __all__ = ["PosteriorState", "ThompsonSampling"]
 
 
 class PosteriorState(NamedTuple):
-    """What the posteriors are made of, and a generator of random numbers."""
+    """Sums that give the posteriors, and a generator of random numbers."""
 
     rewards: Array
     """`(R, K)` float64: the discounted sum of the rewards of each arm."""

@@ -1,4 +1,4 @@
-"""What each run decides in a hot-swapped step, for all runs at once.
+"""The decisions of a hot-swapped step, for all runs at once.
 
 Results are written in place, into tensors that are kept from step to step, so that each function compiles to a few
 kernels. A loop is over groups of runs with equal parts, never over runs.
@@ -38,17 +38,17 @@ __all__ = [
 
 
 class Groups(NamedTuple):
-    """Who decides for which runs."""
+    """The bandits, searches, rewards and paces, each with the rows of its runs."""
 
     arms: int
     """K, the number of arms."""
     row: int
-    """How many arms there are in a row, within which only the rate changes."""
+    """The number of arms in a row, within which only the rate changes."""
     untried: bool
     """Whether some run may take an arm without a trial of it."""
     bandits: list[Group]
-    """Each part is the bandit, whether it hears of arms that were taken without a trial, and whether it is asked how
-    sure it is."""
+    """A part is three things: the bandit, whether it hears of arms that were taken without a trial, and whether it is
+    asked if it is unsure."""
     searches: list[Group]
     """With the walks of this step as their state."""
     rewards: list[Group]
@@ -58,31 +58,31 @@ class Groups(NamedTuple):
 
 
 class Running(NamedTuple):
-    """What the pieces of a step tell each other, and what the next step has to know of it: `(R,)` each."""
+    """Values that pieces of a step pass on to each other and to the next step: `(R,)` each."""
 
     loss: Tensor
     """The loss of the minibatch at the start point, float64."""
     before: Tensor
-    """The loss that trials have to beat, float64: the same, unless another minibatch has a say in it."""
+    """The loss that trials have to beat, float64: another one only where the next minibatch judges, too."""
     searching: Tensor
     """Whether the run searches in this step."""
     pending: Tensor
-    """The arm that was taken without a trial in the step before, and is still to be rewarded; −1 for none."""
+    """The arm that the step before took without a trial, and that has no reward yet; −1 for none."""
     in_force: Tensor
     """The arm that was taken last; before the first one, that of the smallest rate."""
     proposal: Tensor
     """The arm that the bandit proposes."""
     unsure: Tensor
-    """Whether the bandit is."""
+    """Whether the bandit is unsure."""
     earned: Tensor
-    """What the pending arm has earned, float64."""
+    """The reward of the pending arm, float64."""
 
 
 # --- before the first step --------------------------------------------------------------------------------------------
 
 
 def groups_of(runs: Runs, seeds: Sequence[int], device: torch.device) -> Groups:
-    """Who decides for which runs, with the states before the first step; seeds are those of the runs."""
+    """The groups, with their states before the first step; there is one seed for each run."""
     first = runs[0][0].arms
     arms, none = len(first), torch.zeros(len(seeds), dtype=torch.float64, device=device)
 
@@ -156,13 +156,13 @@ def open_step(groups: Groups, running: Running, loss: Tensor, to_beat: Tensor) -
 
 
 def settle(groups: Groups, running: Running, loss: Tensor) -> None:
-    """Now that the loss after it is known, say what the arm has earned that was taken untried."""
+    """Reward the arm that the step before took untried: the loss after it is known now."""
     for reward, rows, scale in groups.rewards:
         running.earned[rows] = reward.grant(scale, running.loss[rows], loss[rows])
 
 
 def consult(group: Group, running: Running) -> None:
-    """Tell a bandit what an untried arm has earned, and ask it for an arm."""
+    """Tell a bandit the reward of an untried arm, and ask the bandit for an arm."""
     (bandit, told, asked), rows, learned = group
     state = learned
     if told:
@@ -175,7 +175,7 @@ def consult(group: Group, running: Running) -> None:
 
 
 def begin_walks(groups: Groups, running: Running, loss: Tensor, to_beat: Tensor) -> None:
-    """Decide who searches, and begin the walks from what was proposed."""
+    """Decide which runs search, and begin their walks from the proposed arms."""
     for pace, rows, state in groups.paces:
         followed = pace.follow(state, loss[rows])
         due = pace.due(followed, running.unsure[rows])
@@ -245,7 +245,7 @@ def walk_on(group: Group, rates: Tensor, slope: Tensor, arms: Tensor, losses: Te
 
 
 def grant(groups: Groups, running: Running, losses: Tensor) -> Tensor:
-    """What trials with these losses `(R, J)` have earned."""
+    """The rewards of trials with these losses `(R, J)`."""
     return _joined(
         [
             reward.grant(scale[:, None], running.before[rows, None], losses[rows])
@@ -255,13 +255,13 @@ def grant(groups: Groups, running: Running, losses: Tensor) -> Tensor:
 
 
 def teach(group: Group, arms: Tensor, rewards: Tensor, happened: Tensor) -> None:
-    """Tell a bandit of the trials that happened."""
+    """Tell a bandit the rewards of the trials that happened."""
     (bandit, *_), rows, state = group
     _store(state, bandit.observe(state, arms[rows].clamp(min=0), rewards[rows], happened[rows]))
 
 
 def count_trials(happened: Tensor, trials: Tensor, passes: Tensor, each: Tensor) -> None:
-    """Add the trials of a block to what was counted before; `each` `(R,)` is how many forward passes a trial takes."""
+    """Count the trials of a block, and their forward passes: `each` `(R,)` for one trial."""
     made = happened.sum(1)
     trials += made
     passes += each * made
@@ -311,7 +311,7 @@ def take(
 
 
 def _remember(groups: Groups, running: Running, chosen: Tensor) -> Tensor:
-    """What is taken where a run did not search, and what the next step has to know about it."""
+    """The arm that each run takes, also where it did not search; note it for the next step."""
     chosen = torch.where(running.searching, chosen, running.in_force)
     tried = running.searching.clone()
     for search, rows, _ in groups.searches:

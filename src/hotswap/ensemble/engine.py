@@ -1,4 +1,4 @@
-"""The training loop of an ensemble: what an update is, epochs of all runs, and the evaluation of each run.
+"""The training loop of an ensemble: updates, epochs of all runs, and the evaluation of each run.
 
 An `Update` trains the parameters of R runs, step by step. Every tensor that outlives a step is kept and written in
 place, so that a GPU captures a step once in a CUDA graph and replays it. An `Ensemble` gives the update minibatches.
@@ -113,14 +113,14 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class EpochTally:
-    """What happened in an epoch, one value per run, on the host."""
+    """Counts and means of an epoch, one value per run, on the host."""
 
     means: dict[str, list[float]]
     """The mean over the steps of everything that the update sums, by name: `mean_lr` and `trials`, for instance."""
     gradient_norm: list[float]
     """The mean over the steps that computed it; NaN if none did, as in an epoch that was not watched."""
     arms: list[list[float]]
-    """How often each arm was taken; empty for algorithms without arms."""
+    """The number of steps that took each arm; empty for algorithms without arms."""
     steps: int
     totals: dict[str, list[float]] = field(default_factory=dict)
     """Sums over the whole run so far, by name."""

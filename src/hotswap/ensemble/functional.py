@@ -159,7 +159,7 @@ def _trained(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def _kept(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What belongs to a copy and is not trained."""
+    """Buffers and frozen parameters, which belong to a copy and are not trained."""
     yield from module.named_buffers()
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:

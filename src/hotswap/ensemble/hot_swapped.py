@@ -114,7 +114,7 @@ class HotSwapped(Update):
         run("end")
 
     def _ended(self) -> bool:
-        """Whether every walk has: the answer was sent with the trials, and has only to be waited for."""
+        """Whether every walk has ended. The device sent the answer with the trials; this waits for it."""
         if self.theta.is_cuda:
             torch.cuda.current_stream(self.theta.device).synchronize()
         return bool(self.all_done)

@@ -39,12 +39,12 @@ InputMemory = dict[object, Tensor]
 
 
 class Forward(NamedTuple):
-    """What a forward pass leaves; shapes as seen, whatever the order in memory."""
+    """The result of a forward pass. Shapes are logical; the order in memory may differ."""
 
     first: Tensor
-    """`(R, B, H)` what enters the first layer's units, or the scores where there is only one layer."""
+    """`(R, B, H)` the inputs of the first layer's units, or the scores where there is only one layer."""
     inputs: list[Tensor]
-    """What enters each layer, the constant input included: `(R, B, columns)`."""
+    """The inputs of each layer, the constant input included: `(R, B, columns)`."""
     scores: Tensor
     """`(R, B, outputs)` the logits, then zeros for classes that do not exist."""
 
@@ -192,7 +192,7 @@ class Mlp(Model):
         return torch.bmm(block, x.t().expand(len(block), *x.t().shape)).transpose(1, 2)
 
     def _enter(self, z: Tensor, number: int, workspace: InputMemory) -> Tensor:
-        """What enters layer `number`: the outputs of the units that `z` `(R, B, H)` enters, the constant, zeros.
+        """The inputs of layer `number`: outputs of units for the inputs `z` `(R, B, H)`, the constant input, zeros.
 
         `(R, samples, columns)`; feature by sample in memory if `z` is.
         """
@@ -233,7 +233,7 @@ class Mlp(Model):
 
     @staticmethod
     def _summed(forward: Forward, number: int) -> Tensor:
-        """What entered a layer, for a product that sums over samples: the minibatch, shared by all, is worth a copy."""
+        """The inputs of a layer, for a product that sums over samples: the shared minibatch is worth a copy."""
         entered = forward.inputs[number]
         if number:
             return entered
@@ -256,7 +256,7 @@ def _rows_of(tensor: Tensor, rows: Tensor | None) -> Tensor:
 
 
 def moved_inputs(stay: Tensor, rate: Tensor, shift: Tensor, columns: int, features: int, unit: Activation) -> Tensor:
-    """What enters a layer at `stay − rate · shift`: the outputs of its units, the constant input, and zeros.
+    """The inputs of a layer at `stay − rate · shift`: outputs of units, the constant input, and zeros.
 
     The features of a sample, as many as there are columns then, lie along the axis `features`.
     """

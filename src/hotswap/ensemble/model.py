@@ -1,8 +1,8 @@
-"""What an ensemble needs of a model: losses and gradients of R copies of it at once.
+"""The interface between an ensemble and its model: losses and gradients of R copies of the model at once.
 
-All parameters of a copy lie in one row of a `(R, P)` tensor, θ, so that an update is one pass over one tensor. What a
-copy has besides, buffers such as the running statistics of batch norm, lies in the model object: so a model belongs to
-one ensemble. Shapes: R runs, P parameters, B samples of a minibatch, J arms tried at once, C classes.
+All parameters of a copy lie in one row of a `(R, P)` tensor, θ, so that an update is one pass over one tensor. The
+buffers of the copies, such as the running statistics of batch norm, lie in the model object: so a model belongs to one
+ensemble. Shapes: R runs, P parameters, B samples of a minibatch, J arms tried at once, C classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Gradient(NamedTuple):
     direction: Tensor
     """`(R, P)` its gradient."""
     memo: Any
-    """What the forward pass left that trials from the same point can use again."""
+    """Results of the forward pass that trials from the same point use again."""
 
 
 class Along(NamedTuple):
@@ -36,7 +36,7 @@ class Along(NamedTuple):
     rates: Tensor
     """`(R, J)` how far along it, for each run and arm."""
     memo: Any
-    """What `Model.beside` has worked out about it for all trials of a step."""
+    """The result of `Model.beside`, which all trials of a step share."""
 
 
 class MomentumGroup(NamedTuple):

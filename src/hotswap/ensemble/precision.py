@@ -1,4 +1,4 @@
-"""How exactly a GPU multiplies float32 numbers; torch has one switch for matrix products and one for convolutions."""
+"""The precision of float32 products on a GPU; torch has one switch for matrix products and one for convolutions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What distinguishes hot-swapped runs that are trained together: who chooses, among what, how often, and for what base.
+"""Variants of hot swapping that are trained together: arms, bandit, search, reward, pace and base optimizer of each.
 
     Variant(Arms.of({"lr": log_grid()}), DiscountedUCB(), Backtracking())          # the paper's
 
-A `Direction` is what a base optimizer makes of a gradient: a rate α moves the parameters along it, θ′ = θ − α d.
+A base optimizer turns a gradient into a `Direction` d. A rate α moves the parameters along it, θ′ = θ − α d.
 Directions are those of torch's optimizers, so that hot swapping in an ensemble and `HotSwap` around the optimizer are
 one algorithm. Their state advances once in every step, by the gradient at its start point, whatever is tried.
 
@@ -36,7 +36,7 @@ class Direction(ABC):
     """Turns the gradients of some runs into directions."""
 
     slots: ClassVar[tuple[str, ...]] = ()
-    """What is remembered of each parameter from step to step, by name; zeros before the first step."""
+    """Names of the values that are kept of each parameter from step to step; zeros before the first step."""
 
     @abstractmethod
     def turned(self, gradient: Tensor, slots: dict[str, Tensor], step: Tensor) -> Tensor:
@@ -96,11 +96,11 @@ class Variant:
         arms: The learning rates to choose from; with momenta, weight decays or both, every combination of them.
         bandit: Proposes an arm.
         search: Tries arms on the minibatch.
-        reward: What a trial is worth to the bandit.
-        pace: When a step searches.
-        direction: What the base optimizer makes of the gradient; arms over momentum bring their own.
-        next_weight: What the next minibatch counts in the loss that judges a trial; 0 for the same minibatch alone, as
-            in the paper, 1 for the next one alone.
+        reward: Turns the losses before and after a trial into a reward for the bandit.
+        pace: Decides which steps search.
+        direction: Turns the gradient into a direction, as a base optimizer does; arms over momentum bring their own.
+        next_weight: The weight of the next minibatch in the loss that judges a trial; 0 for the step's own minibatch
+            alone, as in the paper, 1 for the next minibatch alone.
     """
 
     arms: Arms
@@ -171,7 +171,7 @@ def grouped(runs: Runs, part_of: Callable[[Variant], Any], begin: Callable[[Any,
 
 
 class ArmTables(NamedTuple):
-    """What each arm does in each run: `(R, K)` each. A weight decay is added to the gradient."""
+    """The settings of each arm in each run: `(R, K)` each. A weight decay is added to the gradient."""
 
     rate: Tensor
     momentum: Tensor

@@ -48,7 +48,7 @@ from hotswap.ensemble.model import Model
 __all__ = ["PASSES", "SLOTS", "Vsgd", "begin_averages", "shift_of", "vsgd_step"]
 
 SLOTS = ("mean", "square", "curvature", "curvature_square", "memory")
-"""What is kept of each parameter: ḡ, v̄, h̄, w̄ and τ."""
+"""The running values of each parameter: ḡ, v̄, h̄, w̄ and τ."""
 PASSES = 6
 """Forward passes of a step, a backward counting as two."""
 OUTLIER = 2.0  # standard deviations
@@ -128,7 +128,7 @@ class Vsgd(Update):
 
 
 def shift_of(mean: Tensor) -> Tensor:
-    """By how much each parameter is moved for the second gradient."""
+    """The shift of each parameter for the second gradient."""
     return torch.where(mean.abs() < EPSILON, EPSILON, mean)
 
 

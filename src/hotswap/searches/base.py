@@ -1,4 +1,4 @@
-"""What every search is: frozen settings, and a state machine over `(R,)` arrays, one value per run.
+"""The interface of searches: frozen settings, and a state machine over `(R,)` arrays, one value per run.
 
     walk = search.begin(proposal, loss_before, arms=K)
     while not walk.done.all():
@@ -83,7 +83,7 @@ SEARCHES: Registry[type[Search]] = Registry("search")
 
 
 def is_whole(number: object) -> bool:
-    """Whether it is a whole number; True and False are none."""
+    """Whether a value is a whole number; True and False are not."""
     return isinstance(number, int) and not isinstance(number, bool)
 
 

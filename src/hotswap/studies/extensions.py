@@ -1,4 +1,4 @@
-"""What the paper leaves open, as studies of its own problem.
+"""Studies of the questions that the paper leaves open, on its own problem.
 
 The paper ends with "different meta-models, swapping new optimization or regularization hyper parameters, swapping
 multiple parameters at once, and reducing the frequency of line search". Each family of `EXTENSIONS` changes one thing

@@ -1,4 +1,4 @@
-"""What a study needs to know of an algorithm that it trains: everything, in one class, in one file.
+"""The interface of algorithms that a study trains: one class, in one file, has all that the study needs.
 
     its name            in files, on the command line and in the ids of runs
     its settings        with defaults, checks and a word on each; lists among them are its grid
@@ -37,7 +37,7 @@ MARKERS, DASHES = get_args(Marker), get_args(Dashes)
 
 @dataclass(frozen=True)
 class Look:
-    """How an algorithm is drawn: colours that colour-blind readers tell apart, marks that survive a grey printer.
+    """The look of an algorithm in figures: colours that colour-blind readers tell apart, marks that survive grey print.
 
     Attributes:
         colour: On white, as `#rrggbb`.
@@ -77,9 +77,9 @@ class Family(Settings, ABC):
     algorithm: ClassVar[str]
     """The name under which the class is registered; `ALGORITHMS.register` sets it."""
     label: ClassVar[str]
-    """What people call it."""
+    """The name that people use, in figures and tables."""
     look: ClassVar[Look]
-    """How it is drawn."""
+    """Colours and marks in figures."""
     measures: ClassVar[tuple[str, ...]] = ()
     """The columns that it fills beside those of all algorithms, each the mean over an epoch of what `Update.tally` has
     under that name; `mean_lr` and `trials` are such columns."""
@@ -110,7 +110,7 @@ class Family(Settings, ABC):
         return {name: setting.short for name, setting in cls.schema().items() if setting.short is not None}
 
     def grid(self) -> list[dict[str, Any]]:
-        """What varies between the runs of one batch size and seed: every combination of the settings that are lists."""
+        """The settings of each run of one batch size and seed: every combination of the settings that are lists."""
         names = list(self.varied())
         return [
             dict(zip(names, values, strict=True))
@@ -118,12 +118,12 @@ class Family(Settings, ABC):
         ]
 
     def constants(self) -> dict[str, Any]:
-        """What all runs of the family share and a fingerprint has to know."""
+        """The settings that all runs of the family share, for the fingerprint."""
         kind = {} if self.name == self.algorithm else {"algorithm": self.algorithm}
         return kind | {name: value for name, value in self.decisive().items() if name not in self.varied()}
 
     def order(self, runs: Sequence[RunSpec]) -> list[int]:
-        """In which order the rows of θ hold the runs; the update may want runs together that are alike."""
+        """The order of the runs in the rows of θ; an update may need equal runs to stand together."""
         return list(range(len(runs)))
 
     def check_trained(self) -> None:
@@ -131,7 +131,7 @@ class Family(Settings, ABC):
 
     @abstractmethod
     def update(self, model: Model, theta: Tensor, runs: Sequence[RunSpec]) -> Update:
-        """What trains the runs, whose parameters are the rows of `theta` `(R, P)`."""
+        """The update that trains the runs, whose parameters are the rows of `theta` `(R, P)`."""
 
     def together(self) -> tuple[object, ...] | None:
         """Families for which this is equal are trained as one, by `update_together`; None: the family is alone."""
@@ -141,7 +141,7 @@ class Family(Settings, ABC):
     def update_together(
         cls, model: Model, theta: Tensor, families: Sequence[tuple[Family, Sequence[RunSpec]]]
     ) -> Update:
-        """What trains the runs of several families, whose parameters are the rows of `theta`, family by family."""
+        """The update that trains the runs of several families; the rows of `theta` hold them family by family."""
         raise SettingError(f"{cls.__name__}.together() says that families are trained as one, but not how.")
 
     def arms(self) -> tuple[float, ...]:

@@ -46,7 +46,7 @@ WEIGHT = number("a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 @dataclass(frozen=True, kw_only=True)
 class HotSwappingFamily(Family):
-    """What all hot swapping shares: a grid of rates, and who chooses among them.
+    """The base of all hot swapping: a grid of rates, and the variant that an ensemble trains.
 
     Attributes:
         high: The largest rate.

@@ -1,4 +1,4 @@
-"""What a study needs to know of a network that it trains: its settings, and how R copies of it become a model.
+"""The interface of networks that a study trains: settings, one module, and a model of R copies of it.
 
 A new network is a subclass of `Network` in a file of its own, registered under its name in `NETWORKS`. Most need to say
 only how one module is built; the ensemble then trains copies of it through `torch.func`.
@@ -54,7 +54,7 @@ class Network(Settings, ABC):
         return named | self.stored()
 
     def constants(self) -> dict[str, Any]:
-        """What a fingerprint has to know."""
+        """The settings that decide a result, for the fingerprint."""
         named = {} if self.network == PLAIN else {"name": self.network}
         return named | self.decisive()
 
