@@ -89,6 +89,11 @@ def claims_table() -> str:
     return table(("#", "claim", "paper", "here", "verdict"), rows, left=5)
 
 
+def claims_in_short() -> str:
+    """One line a claim, without the numbers."""
+    return table(("claim of the paper", "here"), [(c.claim, c.verdict or "none yet") for c in claims()], left=2)
+
+
 def rules() -> str:
     """The rule of each claim, a line each."""
     return "\n".join(f"{c.number}. {c.rule[0].upper()}{c.rule[1:]}." for c in claims())
@@ -322,6 +327,7 @@ def device() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "claims": claims_table,
+    "claims in short": claims_in_short,
     "rules": rules,
     "verdicts": verdicts,
     **{f"claim {number}": partial(one_claim, number) for number in range(1, 9)},

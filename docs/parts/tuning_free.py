@@ -144,6 +144,12 @@ def mean_of(method: str, percent: int = 100) -> str:
     return three_digits(means[method][percent]) if method in means else "–"
 
 
+def worst_of(method: str) -> str:
+    """Its worst score of all workloads, within a sentence."""
+    worst = {row.method: row.worst for row in overall(every())}
+    return three_digits(worst[method]) if method in worst else "–"
+
+
 def passes_of(method: str) -> str:
     """For each step of a run: the least and the most of all workloads, by their medians."""
     runs = {key: [run.end for run in some if run.end is not None] for key, some in reported(results()).items()}
