@@ -91,7 +91,7 @@ def claims_table() -> str:
 
 def claims_in_short() -> str:
     """One line a claim, without the numbers."""
-    return table(("claim of the paper", "here"), [(c.claim, c.verdict or "none yet") for c in claims()], left=2)
+    return table(("claim", "here"), [(c.claim, c.verdict or "none yet") for c in claims()], left=2)
 
 
 def rules() -> str:

@@ -38,12 +38,12 @@ OTHERS = (
     ("Schedule-Free AdamW", "schedule_free"),
     ("AdamW at its default rate", "adamw"),
 )
-"""For comparison; these are not ours."""
+"""These are not ours."""
 
 
 def advice() -> str:
     """A row for each case, the other methods below, and where the numbers come from. Numbers are the benchmark's."""
-    cases = (*CASES, *(("*for comparison*", use, method) for use, method in OTHERS))
+    cases = (*CASES, *(("*others*", use, method) for use, method in OTHERS))
     rows = [(case, use, mean_of(method), worst_of(method), mean_of(method, 30)) for case, use, method in cases]
     headings = ("you know ...", "use", "score", "worst", "after 30 %")
     return f"{table(headings, rows, left=2)}\n\n{where_from()}"
