@@ -96,6 +96,14 @@ def test_losses_that_are_odd_in_one_process_count_in_all(run: Run, tmp_path: Pat
     assert first["none"]["step"] == 21
 
 
+def test_all_processes_race_as_many_lanes_as_the_one_with_the_least_memory(run: Run, tmp_path: Path) -> None:
+    first, second = run("memory", tmp_path)
+    for result in (first, second):
+        assert result["same"]
+        assert result["steps"] == [100, 0, 0]
+    assert (first["said"], second["said"]) == (1, 0)
+
+
 def test_the_first_way_of_sharding_is_refused(run: Run, tmp_path: Path) -> None:
     for result in run("flattened", tmp_path):
         assert "shard the model with torch.distributed.fsdp.fully_shard" in result["refused"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -29,6 +30,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 import hotswap
 from hotswap import HotSwapError
+from hotswap.race import contest as contests
 
 Batch = tuple[Tensor, Tensor]
 STEPS = 100
@@ -181,6 +183,7 @@ def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     kinds: dict[str, Callable[[], tuple[nn.Module, hotswap.Race]]] = {
         "before": lambda: (net := sharded(), race_of(net)),
         "late": lambda: (net := network(), race_of(net), shard(net))[:2],
+        "given": given,
         "hybrid": lambda: (net := shard(network(), pairs), race_of(net)),
     }
     found: dict[str, Any] = {}
@@ -212,6 +215,16 @@ def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
             ),
         }
     return found
+
+
+def given() -> tuple[nn.Module, hotswap.Race]:
+    """As Accelerate does it, which puts the sharded parameters into the race's groups alone."""
+    net = network()
+    race = race_of(net)
+    race.param_groups[0]["params"] = [torch.empty(1) for _ in net.parameters()]
+    shard(net)
+    race.param_groups[0]["params"] = list(net.parameters())
+    return net, race
 
 
 @torch.no_grad()
@@ -332,6 +345,25 @@ def odd_losses(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+def memory(rank: int, world: int, folder: Path) -> dict[str, Any]:
+    """All processes race as many lanes as the process with the least free memory can park."""
+    net = network()
+    race = race_of(net)
+    replica = DistributedDataParallel(net)
+    before, contests.free_memory = contests.free_memory, lambda: 0 if rank == 1 else 2**40
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for batch in minibatches(rank):
+            step(replica, race, batch)
+    contests.free_memory = before
+    told = [str(one.message) for one in said if "no room" in str(one.message)]
+    return {
+        "same": same_everywhere(whole(net.parameters())),
+        "steps": [one.steps for one in race.standings()],
+        "said": len(told),
+    }
+
+
 def flattened(rank: int, world: int, folder: Path) -> dict[str, Any]:
     net = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), use_orig_params=True)
     race = hotswap.Race(net, [AdamW(net.parameters()), AdamW(net.parameters(), lr=0.1)], total_steps=STEPS)
@@ -400,6 +432,7 @@ TASKS: dict[str, Callable[[int, int, Path], Any]] = {
     "saved": saved,
     "judged": judged,
     "odd_losses": odd_losses,
+    "memory": memory,
     "flattened": flattened,
     "checkpoints": checkpoints,
 }
