@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from benchmarked import kept, short, sources
 from measured import ROOT, table
 from torch import nn
 
@@ -106,6 +107,23 @@ def _cell(row: Mapping[str, Any], group: str) -> str:
     return f"{row['means'][group]:.2f} / {row['worst'][group]:.2f} ({row['problems'][group]})"
 
 
+def memory() -> str:
+    """What races hold beside the model and one optimizer, by network and device."""
+    rows = []
+    for file in kept("race-memory"):
+        for row in file["rows"]:
+            lanes = f"{len(row['lanes'])} of {row['lanes'][0].split()[0]}"
+            beyond = "–" if short(file["device"]) == "CPU" else _mebibytes(row["device"])
+            sizes = [_mebibytes(row[name]) for name in ("weights", "trained", "parked", "blocks")]
+            rows.append((row["network"], short(file["device"]), lanes, *sizes[:2], beyond, *sizes[2:]))
+    headings = ("MiB", "device", "lanes", "weights", "trained", "on the device", "parked", "in blocks")
+    return f"{table(headings, rows, left=3)}\n\n{sources(kept('race-memory'))}"
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.1f}"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:g} %"
 
@@ -142,6 +160,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "race lanes": default_lanes,
     "race rounds": rounds,
     "race trials": trials,
+    "race memory": memory,
     "race of two from": partial(shortest, 2),
     "race of three from": partial(shortest, 3),
     **{f"race: {name}": (lambda text=text: text) for name, text in RULES.items()},  # type: ignore[misc]
