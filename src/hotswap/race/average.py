@@ -1,4 +1,7 @@
-"""The average of a lane's weights: what a race hands over before its end."""
+"""The average of a lane's weights: what a race hands over before its end.
+
+Reference: Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth optimization" (the polynomial weights).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The rules of a race: how long its rounds are, and which lanes go on."""
+"""The rules of a race: how long its rounds are, and which lanes go on.
+
+References: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization"
+(successive halving); Maron and Moore 1994, "Hoeffding races" (models worse by more than the noise are dropped).
+"""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class Race(Optimizer):
             if not isinstance(loss, Tensor) or not loss.requires_grad:
                 raise ClosureError(
                     f"The closure returned {loss!r} and ran no backward pass; return the loss with its graph, or call "
-                    "backward() in the closure."
+                    "backward() in the closure; where a framework makes the closure, call observe(loss) before step()."
                 )
             checked(loss)
             self.zero_grad()
@@ -249,7 +249,10 @@ class Race(Optimizer):
         self._contest.observed.append(copied(number))
 
     def eval(self) -> None:
-        """Put the weights that the race would hand over now into the model: the average of the leader's."""
+        """Put the weights that the race would hand over now into the model: the average of the leader's.
+
+        `eval` and `train` of an optimizer are the convention of Schedule-Free (Defazio et al. 2024).
+        """
         self._contest.evaluate()
 
     def train(self) -> None:
