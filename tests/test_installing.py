@@ -68,6 +68,11 @@ def test_the_command_line_says_what_to_install(package: str) -> None:
     )
 
 
+def test_studies_say_what_to_install() -> None:
+    done = run("import hotswap.studies", {"pydantic"})
+    assert "ModuleNotFoundError: Studies need pydantic, which is not installed; install hotswap with" in done.stderr
+
+
 def test_the_command_line_needs_its_extra_alone_and_answers_before_torch_is_loaded() -> None:
     others = names(["hotswap[study,bench,cluster]"]) - names(["hotswap[cli]"])
     done = run("from hotswap.__main__ import main; main()", {"torch", *others}, "--help")

@@ -20,13 +20,20 @@ from math import inf
 from reprlib import repr as shortened
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-import pydantic
-from pydantic import AfterValidator, BeforeValidator, TypeAdapter
-from pydantic_core import ErrorDetails, PydanticCustomError
-
 from hotswap.errors import SettingError
 from hotswap.names import RULE, is_name
 from hotswap.registry import Registry
+
+try:
+    import pydantic
+    from pydantic import AfterValidator, BeforeValidator, TypeAdapter
+    from pydantic_core import ErrorDetails, PydanticCustomError
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"Studies need {missing.name}, which is not installed; install hotswap with its extra, as in "
+        "pip install 'hotswap[study]', or from a checkout pip install '.[study]'.",
+        name=missing.name,
+    ) from None
 
 __all__ = [
     "COUNT",
