@@ -30,6 +30,9 @@ from benchmarks.measuring import asked_for, describe, keep, seconds
 from benchmarks.networks import GPT, VisionTransformer, pictures, resnet9, text
 from hotswap.race import orthogonal
 
+READ = ("_local_scalar_dense", "lift_fresh")
+"""Calls that read or make numbers of the host."""
+
 WARM_UP = 10
 """Steps before anything is timed; Muon has captured its graph by then."""
 
@@ -88,7 +91,7 @@ class Calls(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += not func.is_view
+        self.count += func.namespace == "aten" and not func.is_view and func.overloadpacket.__name__ not in READ
         return func(*args, **(kwargs or {}))
 
 
