@@ -15,8 +15,8 @@ from torch import nn
 from torch.optim import SGD, AdamW
 
 import hotswap
-from hotswap.race import contest as contests
-from hotswap.race.memory import Blocks, free_memory, rooms
+from hotswap.race import memory
+from hotswap.race.memory import Blocks, Room, free_memory
 from tests.race.helpers import loss_of, made, minibatches, perceptron, step, through_a_file
 
 MIB = 2**20
@@ -85,12 +85,16 @@ def test_this_machine_has_free_memory() -> None:
     assert 0 < (free_memory() or 0) < total
 
 
-def test_lanes_have_room_from_the_front_of_the_list() -> None:
-    assert rooms([10, 10, 10], None) == 3
-    assert rooms([10, 10, 10], 100) == 3
-    assert rooms([10, 10, 10], 30) == 2
-    assert rooms([10, 10, 10], 0) == 1
-    assert rooms([], 0) == 1
+@pytest.mark.parametrize(("free", "fits"), [(None, 3), (100, 3), (30, 2), (0, 1)])
+def test_lanes_have_room_from_the_front_of_the_list(
+    free: int | None, fits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_memory", lambda: free)
+    votes = Room([10, 10, 10]).votes()
+    assert (Room.fewest(votes), sum(votes)) == (fits, 1)
+    others = [1.0, 0.0, 0.0]
+    assert Room.fewest([one + other for one, other in zip(votes, others, strict=True)]) == 1
+    assert Room.fewest(Room([]).votes()) == 0
 
 
 def three(model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -101,7 +105,7 @@ def three(model: nn.Module) -> list[torch.optim.Optimizer]:
 def test_a_race_drops_lanes_for_which_the_host_has_no_room(
     room: int, racing: int, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    monkeypatch.setattr(contests, "free_memory", lambda: room)
+    monkeypatch.setattr(memory, "free_memory", lambda: room)
     model = made(perceptron)
     race = hotswap.Race(model, three(model), total_steps=240, share=0.5)
     for batch in minibatches(240):
@@ -115,7 +119,7 @@ def test_a_race_drops_lanes_for_which_the_host_has_no_room(
     if racing < 3:
         assert len(said) == 1
         assert "A race drops " in said[0]
-        assert said[0].endswith("GiB that are free.")
+        assert said[0].endswith("GiB are free.")
         assert "AdamW 0.01" in said[0]
     else:
         assert not said

@@ -16,7 +16,7 @@ from hotswap.race.handover import Handover
 from hotswap.race.judging import Plan, Round, Score, kept, ranked, reason, score_of
 from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import copied, mean
-from hotswap.race.memory import free_memory, rooms
+from hotswap.race.memory import Room
 from hotswap.race.owners import claim, refuse_another_race
 from hotswap.race.processes import Processes, reshard
 from hotswap.race.schedule import factor
@@ -274,12 +274,9 @@ class Contest:
 
     def _end_turn(self) -> None:
         lane, waiting = self.here, [one for one in self.racing if one.parked and one.parked["model"] is None]
-        needs = [self.seat.size(one, lane) for one in waiting]
-        free = free_memory() if waiting else None
-        room = rooms(needs, free)
-        losses, finite, votes = self._read([float(number + 1 == room) for number in range(len(waiting))])
-        fewest = next((number + 1 for number, count in enumerate(votes) if count), 0)  # of any process
-        self._drop_for_memory(waiting[fewest:], needs, free)
+        room = Room([self.seat.size(one, lane) for one in waiting])
+        losses, finite, votes = self._read(room.votes())
+        self._drop_for_memory(waiting[room.fewest(votes) :], room)
         if finite:
             lane.failures, lane.losses = 0, lane.losses + losses
             if losses and not math.isfinite(self.first_loss):
@@ -301,18 +298,13 @@ class Contest:
                 return
         self._end_round(finite)
 
-    def _drop_for_memory(self, lanes: Sequence[Lane], needs: Sequence[int], free: int | None) -> None:
+    def _drop_for_memory(self, lanes: Sequence[Lane], room: Room) -> None:
         """Drop lanes for which the host has no room, and say so."""
         for lane in lanes:
             self._drop(lane, "the host's memory has no room to park it")
         if lanes and self.processes.is_first:
-            gigabytes = "" if free is None else f" of {free / 2**30:.3g} GiB that are free"
-            warnings.warn(
-                f"A race drops {', '.join(lane.name for lane in lanes)}: the host's memory has no room to park it, "
-                f"since a lane takes {max(needs) / 2**30:.3g} GiB{gigabytes}.",
-                UserWarning,
-                stacklevel=2,
-            )
+            names = ", ".join(lane.name for lane in lanes)
+            warnings.warn(f"A race drops {names}: the host has no room to park it; {room}.", UserWarning, stacklevel=2)
 
     def _seat(self, lane: Lane, *, fresh: bool = True) -> None:
         """Let a lane have the model; `fresh` is whether the lane that has it is as it was parked."""

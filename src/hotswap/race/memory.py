@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from hotswap.race.processes import local
 
-__all__ = ["Blocks", "free_memory", "hosted", "pinned", "rooms"]
+__all__ = ["Blocks", "Room", "free_memory", "hosted", "pinned"]
 
 LARGEST = 2**25
 """Bytes of a block, where no single tensor needs more."""
@@ -76,12 +77,31 @@ def pinned(length: int) -> Tensor:
         return torch.empty(length, dtype=torch.uint8)
 
 
-def rooms(needs: list[int], free: int | None) -> int:
-    """For how many lanes, from the front of the list, the host has room; for the first one in any case."""
-    if free is None:
-        return len(needs)
-    sums = [sum(needs[: number + 1]) for number in range(len(needs))]
-    return max(1, sum(total <= FILLED * free for total in sums))
+class Room:
+    """For how many lanes the host has room; processes that train together race as many as all of them can park.
+
+    Args:
+        needs: the bytes that each lane takes that has not been parked yet.
+    """
+
+    def __init__(self, needs: Sequence[int]) -> None:
+        self.needs, self.free = needs, free_memory() if needs else None
+
+    def __str__(self) -> str:
+        known = "" if self.free is None else f", and {self.free / 2**30:.3g} GiB are free"
+        return f"a lane takes {max(self.needs) / 2**30:.3g} GiB{known}"
+
+    def votes(self) -> list[float]:
+        """One for the number of lanes that fit, from the front of the list; the first one has to."""
+        fits = len(self.needs)
+        if self.free is not None:
+            fits = max(1, sum(total <= FILLED * self.free for total in accumulate(self.needs)))
+        return [float(number + 1 == fits) for number in range(len(self.needs))]
+
+    @staticmethod
+    def fewest(votes: Sequence[float]) -> int:
+        """The least number of lanes that any process has voted for."""
+        return next((number + 1 for number, count in enumerate(votes) if count), 0)
 
 
 def free_memory(root: Path = Path("/")) -> int | None:

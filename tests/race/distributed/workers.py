@@ -30,7 +30,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 import hotswap
 from hotswap import HotSwapError
-from hotswap.race import contest as contests
+from hotswap.race import memory as memories
 
 Batch = tuple[Tensor, Tensor]
 STEPS = 100
@@ -350,12 +350,12 @@ def memory(rank: int, world: int, folder: Path) -> dict[str, Any]:
     net = network()
     race = race_of(net)
     replica = DistributedDataParallel(net)
-    before, contests.free_memory = contests.free_memory, lambda: 0 if rank == 1 else 2**40
+    before, memories.free_memory = memories.free_memory, lambda: 0 if rank == 1 else 2**40
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for batch in minibatches(rank):
             step(replica, race, batch)
-    contests.free_memory = before
+    memories.free_memory = before
     told = [str(one.message) for one in said if "no room" in str(one.message)]
     return {
         "same": same_everywhere(whole(net.parameters())),
