@@ -12,12 +12,13 @@ import torch
 from torch import nn
 
 import hotswap
-from tests.integrations.racing import batches, check_loop, loss_of, network, race
+from tests.integrations.racing import STEPS, batches, check_loop, check_winner, loss_of, network, race
 from tests.integrations.test_loops import plain
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from accelerate import Accelerator
+    from accelerate.optimizer import AcceleratedOptimizer
     from accelerate.state import AcceleratorState, GradientState
     from peft import LoraConfig, get_peft_model
 
@@ -48,6 +49,25 @@ def accumulating(net: nn.Module, race: hotswap.Race, begin: int, end: int) -> No
 
 def test_accelerate_with_its_accumulation() -> None:
     check_loop(accumulating)
+
+
+def test_accelerate_with_a_scaler_whose_skipped_steps_cost_no_turn() -> None:
+    Accelerator(cpu=True)
+    net = network()
+    racing = race(net)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    optimizer, skipped = AcceleratedOptimizer(racing, scaler=scaler), 0
+    for batch in batches(0, 2 * STEPS):
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = loss_of(net, batch)
+        scaler.scale(loss).backward()
+        optimizer.step(loss)
+        optimizer.zero_grad()
+        skipped += optimizer.step_was_skipped
+        if racing.steps == STEPS:
+            break
+    check_winner(racing)
+    assert skipped > 3
 
 
 def test_accelerates_own_checkpoint_resumes(tmp_path: Any) -> None:
