@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import hotswap
 from hotswap.race.winner import KEPT, WINDOW
-from tests.race.helpers import equal, made, minibatches, perceptron
+from tests.race.helpers import equal, made, minibatches, perceptron, through_a_file
 
 TOTAL = 1000
 
@@ -226,3 +226,35 @@ def test_a_users_schedule_is_at_the_step_of_the_run_after_a_rollback() -> None:
         race.zero_grad()
     assert race.standings()[0].steps < 300
     assert used == pytest.approx([1 - n / 400 for n in range(300)])
+
+
+def test_it_resumes_exactly_around_lost_turns_and_rollbacks() -> None:
+    """Made-up losses: a turn of each lane is lost, the winner goes back twice, and at last everything is lost."""
+
+    def loss_of(number: int) -> float:
+        lost = number in (5, 30, 290)
+        return math.nan if lost else (2.0 if number < 130 else 1.0 if number < 180 else 3.0) + number % 2 / 100
+
+    def made_race(seed: int) -> tuple[nn.Module, hotswap.Race]:
+        model = made(perceptron, seed)
+        return model, hotswap.Race(model, lanes_of(model), total_steps=400, share=0.5)
+
+    def run(model: nn.Module, race: hotswap.Race, begin: int) -> Iterator[int]:
+        for number, (x, y) in list(enumerate(minibatches(330)))[begin:]:
+            yield number
+            nn.functional.cross_entropy(model(x), y).backward()
+            race.step(loss_of(number))
+            race.zero_grad()
+
+    model, race = made_race(0)
+    saved = {n: through_a_file([model.state_dict(), race.state_dict()]) for n in run(model, race, 0) if n % 23 == 0}
+    assert sum(one.steps for one in race.standings()) < 250
+    for begin, (weights, state) in saved.items():
+        again, other = made_race(5)
+        again.load_state_dict(weights)
+        other.load_state_dict(state)
+        for _ in run(again, other, begin):
+            pass
+        assert equal(values(again), values(model)), begin
+        assert str(other.standings()) == str(race.standings())
+        assert other.param_groups[0]["lr"] == race.param_groups[0]["lr"]

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, CyclicLR, ExponentialLR, LambdaLR, OneCycleLR
+from torch.optim.lr_scheduler import LambdaLR
 
 import hotswap
-from hotswap import SettingError, UnsupportedError
+from hotswap import SettingError
 from hotswap.race.schedule import warmup_of
 from tests.race.helpers import made, minibatches, perceptron, step
 
@@ -109,59 +108,12 @@ def test_each_lane_has_a_scheduler_of_the_function_and_the_winners_is_moved_to_t
         assert rate == pytest.approx(0.99 ** (taken if taken > 39 else lane))
 
 
-PURE: dict[str, Callable[[Optimizer], Any]] = {
-    "lambda": lambda o: LambdaLR(o, lambda n: 1 / (1 + n)),
-    "cosine": lambda o: CosineAnnealingLR(o, 200),
-    "exponential": lambda o: ExponentialLR(o, 0.98),
-}
-
-
-@pytest.mark.parametrize("kind", PURE)
-def test_a_scheduler_around_the_race_scales_the_rates_of_all_lanes_and_replaces_the_schedule(kind: str) -> None:
-    model, race, used = race_of(200, share=0.5)
-    scheduler = PURE[kind](race)
-    alone = SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    beside, expected = PURE[kind](alone), []
-    for batch in minibatches(200):
-        expected.append(alone.param_groups[0]["lr"])
-        step(model, race, batch)
-        lane = race.current.optimizer
-        assert race.param_groups[0]["lane_lr"] == lane.param_groups[0]["lr"]
-        alone.step()
-        scheduler.step()
-        beside.step()
-        assert race.param_groups[0]["lr"] == pytest.approx(RATES[0] * alone.param_groups[0]["lr"])
-    assert [rate for *_, rate in used] == pytest.approx(expected)
-
-
 def test_a_rate_that_the_user_writes_replaces_the_schedule() -> None:
     model, race, used = race_of(200)
     run(model, race, 5)
     race.param_groups[0]["lr"] = RATES[0] / 4
     run(model, race, 5)
     assert [rate for *_, rate in used[5:]] == pytest.approx([0.25] * 5)
-
-
-@pytest.mark.parametrize(
-    "around",
-    [
-        lambda o: OneCycleLR(o, 0.3, total_steps=100, cycle_momentum=False),
-        lambda o: CyclicLR(o, 0.01, 0.3, cycle_momentum=False),
-    ],
-)
-def test_schedulers_that_set_rates_of_their_own_are_refused(around: Callable[[Optimizer], Any]) -> None:
-    model, race, _ = race_of(200)
-    around(race)
-    with pytest.raises(UnsupportedError, match=r"give Race\(schedule=function\)"):
-        run(model, race, 1)
-
-
-def test_without_a_scheduler_the_groups_show_the_rate_of_the_lane_in_the_model() -> None:
-    model, race, used = race_of(400, share=0.2)
-    shown: list[float] = []
-    run(model, race, 19, lambda: shown.append(race.param_groups[0]["lr"]))
-    assert shown == pytest.approx([RATES[0] * rate for *_, rate in used])
-    assert "lane_lr" not in race.param_groups[0]
 
 
 def test_a_scheduler_reaches_every_group_of_every_lane() -> None:
