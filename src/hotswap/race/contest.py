@@ -18,9 +18,9 @@ from hotswap.race.lane import Lane, Seat
 from hotswap.race.losses import copied, mean
 from hotswap.race.memory import Room
 from hotswap.race.owners import claim, refuse_another_race
-from hotswap.race.processes import Processes, reshard
+from hotswap.race.processes import Processes
 from hotswap.race.schedule import factor
-from hotswap.race.snapshots import on_host, wrapped
+from hotswap.race.snapshots import on_host
 from hotswap.race.winner import FAILURES, Watch
 
 __all__ = ["Contest"]
@@ -431,22 +431,6 @@ class Contest:
     def resume(self) -> None:
         """Put the weights back that train."""
         self.handover.resume()
-
-    def adopt(self, groups: Sequence[dict[str, Any]]) -> None:
-        """Before the first step, take over parameters that stand in the place of those that the race was made with.
-
-        Sharding makes new ones, and so does loading with `assign=True`. Accelerate puts them into the race's `groups`.
-        """
-        reshard(self.seat.model)
-        named, given = dict(self.seat.model.named_parameters()), [p for group in groups for p in group["params"]]
-        new: dict[int, Tensor] = {}
-        for name, old, now in zip(self.seat.names, self.seat.weights, given, strict=True):
-            new[id(old)] = new[id(now)] = now if now is not old else named.get(name, old)
-        self.seat.weights = [new[id(p)] for p in self.seat.weights]
-        optimizers = [lane.optimizer for lane in self.lanes]
-        inner = [one for optimizer in optimizers for _, one in wrapped(optimizer)]
-        for group in [*groups, *(group for optimizer in [*optimizers, *inner] for group in optimizer.param_groups)]:
-            group["params"] = [new.get(id(p), p) for p in group["params"]]
 
     def add(self, group: dict[str, Any], rate: float | None) -> None:
         """Add parameters to every lane, also to those that are parked."""

@@ -17,7 +17,7 @@ from hotswap.race.average import Average
 from hotswap.race.memory import Blocks, hosted
 from hotswap.race.muon import Muon, told, trained
 from hotswap.race.processes import local, reshard
-from hotswap.race.snapshots import Host, copied, on_host, restore_optimizer, saved_optimizer, size_of
+from hotswap.race.snapshots import Host, copied, on_host, restore_optimizer, saved_optimizer, size_of, wrapped
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
 
@@ -192,6 +192,21 @@ class Seat:
             else:
                 path, _, last = name.rpartition(".")
                 self.model.get_submodule(path)._buffers[last] = value.to(buffer.device, copy=True)
+
+    def adopt(self, groups: Sequence[dict[str, Any]], optimizers: Sequence[Optimizer]) -> None:
+        """Before the first step, take over parameters that stand in the place of those that the race was made with.
+
+        Sharding makes new ones, and so does loading with `assign=True`. Accelerate puts them into the race's `groups`.
+        """
+        reshard(self.model)
+        named, given = dict(self.model.named_parameters()), [p for group in groups for p in group["params"]]
+        new: dict[int, Tensor] = {}
+        for name, old, now in zip(self.names, self.weights, given, strict=True):
+            new[id(old)] = new[id(now)] = now if now is not old else named.get(name, old)
+        self.weights = [new[id(p)] for p in self.weights]
+        inner = [one for optimizer in optimizers for _, one in wrapped(optimizer)]
+        for group in [*groups, *(group for optimizer in [*optimizers, *inner] for group in optimizer.param_groups)]:
+            group["params"] = [new.get(id(p), p) for p in group["params"]]
 
     def magnitude(self, lane: Lane) -> Tensor:
         """One number, which is finite if the weights are, and the tensors of their shapes in the lane's optimizer."""

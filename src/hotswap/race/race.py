@@ -236,7 +236,8 @@ class Race(Optimizer):
     def _adopt(self) -> None:
         """Parameters can have been replaced until the first step."""
         if not self._contest.begun:
-            self._contest.adopt(self.param_groups)
+            optimizers = [lane.optimizer for lane in self._contest.lanes]
+            self._contest.seat.adopt(self.param_groups, optimizers)
 
     def observe(self, loss: Tensor | float) -> None:
         """Give the race the loss of the next `step()`, where a framework calls it; of several, the mean counts.
