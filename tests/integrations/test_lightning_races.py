@@ -143,6 +143,23 @@ def test_a_run_that_is_resumed_with_more_epochs_trains_on(tmp_path: Path) -> Non
     assert optimizer.steps == optimizer.total_steps == STEPS // EPOCHS * (EPOCHS + 2)
 
 
+def test_minibatches_that_are_skipped_change_nothing() -> None:
+    class Skipping(Module):
+        def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor | None:
+            return None if number % 5 == 4 else super().training_step(batch, number)
+
+    fitted = trainer(EPOCHS, RaceCallback())
+    fitted.fit(Skipping(), loader())
+    optimizer: Any = fitted.optimizers[0]
+    check_winner(optimizer)
+    assert optimizer.steps == STEPS
+
+
+def test_manual_optimization_without_losses_says_what_to_do() -> None:
+    with pytest.raises(hotswap.LossError, match=r"without a loss.* observe\(loss\) before step"):
+        trainer(EPOCHS).fit(Manual(), loader())
+
+
 def test_losses_reach_the_race_on_their_own_scale() -> None:
     """Whatever a scaler or accumulation has multiplied them with."""
     losses = {}

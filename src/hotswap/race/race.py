@@ -220,13 +220,13 @@ class Race(Optimizer):
                 loss = closure()
         finally:
             handle.remove()
-        if loss is None and not seen and self._contest.observed:
-            return None  # of a framework, such as Lightning, which wraps a step without a closure into an empty one
+        if loss is None and not seen and _is_of_lightning(closure):
+            return None
         if not seen:
             if not isinstance(loss, Tensor) or not loss.requires_grad:
                 raise ClosureError(
                     f"The closure returned {loss!r} and ran no backward pass; return the loss with its graph, or call "
-                    "backward() in the closure; where a framework makes the closure, call observe(loss) before step()."
+                    "backward() in the closure."
                 )
             checked(loss)
             self.zero_grad()
@@ -385,3 +385,10 @@ class _FirstForward:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"contest": None, "handle": None}
+
+
+def _is_of_lightning(closure: Closure) -> bool:
+    """Whether Lightning has made the closure: it is empty where the step has none, and where a minibatch is skipped."""
+    return str(getattr(getattr(closure, "func", None), "__module__", "")).startswith(
+        ("lightning.", "pytorch_lightning.")
+    )
