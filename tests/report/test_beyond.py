@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import matplotlib.image
@@ -14,14 +16,14 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from hotswap.cli import app
-from hotswap.report import Results, judge, load_results, write, write_report
+from hotswap.report import Results, comparison, judge, load_results, write, write_report
 from hotswap.report.beyond import prize
 from hotswap.report.claims import worth_showing
 from hotswap.report.comparison import compare, with_costs
 from hotswap.report.figures import draw_objective_and_cost, draw_ratios
 from hotswap.report.figures.style import styled
-from hotswap.report.figures.variants import _text
-from hotswap.report.page.data import _beyond as beyond_data
+from hotswap.report.origin import origin_of
+from hotswap.report.page.data import page_data
 from hotswap.report.summaries import chosen, rates_of
 from hotswap.report.write import BEYOND
 from hotswap.studies import PAPER
@@ -31,6 +33,14 @@ from tests.report.variants import TRAINED, made, study, variant_rows
 
 OTHERS = [name for name in TRAINED if name != "paper"]
 GROUPS = ("bandits", "paces", "searches", "bases", "judges", "several")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shipped_once() -> Iterator[None]:
+    """The rivals that come with the package are read once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "load_results", cache(load_results))
+        yield
 
 
 def save_some(figure: Figure, path: Path) -> None:
@@ -102,9 +112,8 @@ def test_the_page_has_the_section(report: Path) -> None:
 
 
 def test_only_what_is_ahead_of_all_is_marked() -> None:
-    comparison = compare(made({"ucb1": {64: 1.0, 128: 3.0}, "exp3s": float("nan")}))
-    assert comparison is not None
-    ucb1, exp3s = beyond_data(comparison)["variants"]
+    study = made({"ucb1": {64: 1.0, 128: 3.0}, "exp3s": float("nan")})
+    ucb1, exp3s = page_data(study, [], [], [], origin_of(study), compare(study))["beyond"]["variants"]
     assert [ucb1["at"]["500"][size]["first"] for size in ("64", "128")] == [True, False]
     assert exp3s["at"]["20"]["64"] == {"nll": None, "error": 0.02, "ratio": None, "diverged": True, "first": False}
 
@@ -156,24 +165,13 @@ def test_strange_studies(kind: str, tmp_path: Path, undrawn: None) -> None:
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
-    comparison = compare(made({"ucb1": float("nan")}))
-    assert comparison is not None
-    assert draw_objective_and_cost(comparison, ["ucb1"]) is None
-    assert draw_objective_and_cost(comparison, ["exp3s"]) is None
+    found = compare(made({"ucb1": float("nan")}))
+    assert found is not None
+    assert draw_objective_and_cost(found, ["ucb1"]) is None
+    assert draw_objective_and_cost(found, ["exp3s"]) is None
     alone = compare(results(variant_rows("ucb1", 1.0), specs=(study("ucb1"),)))
     assert alone is not None
     assert draw_ratios(alone, prize(alone)) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *((float("nan"), "–"), (float("inf"), "∞"), (0.947, "0.95"), (0.96, "1.0")),
-        *((12.3, "12"), (4321.0, "4e3"), (4e-3, "4e-3"), (0.0, "0")),
-    ],
-)
-def test_numbers_in_the_map(value: float, text: str) -> None:
-    assert _text(value) == text
 
 
 def test_arms_of_one_rate_are_drawn_together(small_study: Results) -> None:

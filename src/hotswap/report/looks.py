@@ -94,42 +94,22 @@ class Looks(Mapping[str, Appearance]):
         choosing: Iterable[str] = (),
         settings: Mapping[str, int] | None = None,
     ) -> None:
-        self._families = {family.name: type(family) for family in families}
-        self._choosing, self._settings = frozenset(choosing), settings or {}
-        known = dict.fromkeys((*self._families, *ALGORITHMS))
-        asked = dict.fromkeys(known if names is None else names)
-        ordered = [name for name in known if name in asked] + sorted(name for name in asked if name not in known)
-        looks = self._distinct(ordered)
-        drawn = sorted(ordered, key=lambda name: looks[name].layer)
-        self._shown = {name: self._appearance(name, looks[name]) for name in drawn}
-
-    def _kind(self, name: str) -> type[Family] | None:
-        return self._families.get(name) or ALGORITHMS.get(name)
-
-    def _distinct(self, names: Sequence[str]) -> dict[str, Look]:
-        """A look for each name, no two alike.
-
-        The look of an algorithm goes to the family that has the algorithm's name, or else to the first family of it.
-        """
-        kinds = {name: self._kind(name) for name in names}
-        ranked = sorted(names, key=lambda name: _claim(name, kinds[name]))
+        kinds: dict[str, type[Family]] = {family.name: type(family) for family in families}
+        kinds |= {name: kind for name, kind in ALGORITHMS.items() if name not in kinds}
+        asked, choosing, counts = dict.fromkeys(kinds if names is None else names), set(choosing), settings or {}
+        ordered = [name for name in kinds if name in asked] + sorted(name for name in asked if name not in kinds)
         looks: dict[str, Look] = {}
-        for name in ranked:
-            kind = kinds[name]
-            own = self._plain(name) if kind is None else kind.look
-            taken = {look.colour.lower() for look in looks.values()}
-            free = kind is not None and own.colour.lower() not in taken
+        for name in sorted(ordered, key=lambda name: _claim(name, kinds.get(name))):
+            kind = kinds.get(name)
+            own = Look("", size=3.5 if counts.get(name, 0) >= MANY else 7.5) if kind is None else kind.look
+            free = kind is not None and own.colour.lower() not in {look.colour.lower() for look in looks.values()}
             looks[name] = own if free else _further(list(looks.values()), own)
-        return looks
-
-    def _plain(self, name: str) -> Look:
-        """What an algorithm that is not registered is drawn with before it gets a colour."""
-        return Look("", size=3.5 if self._settings.get(name, 0) >= MANY else 7.5)
-
-    def _appearance(self, name: str, look: Look) -> Appearance:
-        kind = self._kind(name)
-        chooses = name in self._choosing or (kind is not None and kind.arms is not Family.arms)
-        return Appearance(name, kind.label if kind and kind.algorithm == name else name, look, kind, chooses)
+        self._shown: dict[str, Appearance] = {}
+        for name in sorted(ordered, key=lambda name: looks[name].layer):
+            kind = kinds.get(name)
+            chooses = name in choosing or (kind is not None and kind.arms is not Family.arms)
+            called = kind.label if kind is not None and kind.algorithm == name else name
+            self._shown[name] = Appearance(name, called, looks[name], kind, chooses)
 
     def of(self, name: str) -> Appearance:
         """The appearance of an algorithm, whether the study has it or not."""
@@ -166,10 +146,8 @@ def families_of(specs: Iterable[StudySpec]) -> list[Family]:
 
 
 def _claim(name: str, kind: type[Family] | None) -> int:
-    """Who chooses a colour first: families with their algorithm's name, then other families, then unknown names."""
-    if kind is None:
-        return 2
-    return 0 if kind.algorithm == name else 1
+    """The rank in choosing a colour: families with their algorithm's name, then other families, then unknown names."""
+    return 2 if kind is None else int(kind.algorithm != name)
 
 
 def _further(given: Sequence[Look], look: Look) -> Look:

@@ -116,7 +116,7 @@ class Results:
         """How the algorithms of the study are called and drawn."""
         tables = (self.metrics, self.curves, self.timing)
         names = dict.fromkeys(str(name) for table in tables for name in table["algorithm"].unique())
-        choosing = self.metrics.loc[self.metrics["run"].isin(self.arms["run"]), "algorithm"].unique()
+        choosing = self.metrics.loc[self.metrics["run"].isin(self.arms["run"].unique()), "algorithm"].unique()
         return Looks(names, families_of(self.specs), choosing=choosing, settings=setting_counts(self.metrics))
 
     def spaces(self) -> dict[Measure, Space]:

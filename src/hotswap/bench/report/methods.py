@@ -59,7 +59,8 @@ def appearances(methods: Iterable[str]) -> dict[str, Appearance]:
 def _look(at: int, colours: tuple[tuple[str, str], ...], marker: Any, *, layer: int) -> Look:
     colour, dark = colours[at % len(colours)]
     dashes = DASHES[at // len(colours) % len(DASHES)]
-    return Look(colour, dark, marker, size=5, filled=at // len(MARKERS) % 2 == 0, dashes=dashes, layer=layer)
+    filled = layer == 2 or at // len(MARKERS) % 2 == 0
+    return Look(colour, dark, marker, size=5, filled=filled, dashes=dashes, layer=layer)
 
 
 def label(method: str, configuration: str = FIRST) -> str:
