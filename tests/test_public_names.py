@@ -68,3 +68,9 @@ def test_rooms_are_reached_without_importing_them() -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'HotSwapp'"):
         hotswap.HotSwapp  # noqa: B018
+
+
+@pytest.mark.parametrize(("name", "instead"), [("Guard", "search_every=n"), ("mixture", "trial_closure=lambda")])
+def test_a_name_that_was_removed_says_what_to_write(name: str, instead: str) -> None:
+    with pytest.raises(AttributeError, match=f"hotswap.{name} was removed: .*{instead}"):
+        getattr(hotswap, name)

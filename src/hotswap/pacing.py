@@ -18,7 +18,7 @@ When = Literal["unsure", "risen"]
 
 
 class PaceState(NamedTuple):
-    """What decides whether the next step searches."""
+    """The state that decides whether the next step searches."""
 
     since: Array
     """`(R,)` int64: how many steps there have been since the latest search; −1 before the first."""

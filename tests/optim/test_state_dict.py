@@ -109,6 +109,15 @@ def test_loading_into_the_base_is_loading_into_both() -> None:
     assert len(optimizer.state_dict()["state"]) == 4
 
 
+def test_a_checkpoint_of_an_earlier_version_is_refused() -> None:
+    net = model()
+    optimizer = HotSwapSGD(net)
+    state = optimizer.state_dict()
+    del state["param_groups"][0]["hotswap"]["format"]
+    with pytest.raises(CheckpointError, match="written by an earlier version of hotswap, whose format is not read"):
+        optimizer.load_state_dict(state)
+
+
 def test_a_damaged_entry_is_said_to_be_one() -> None:
     optimizer = HotSwapSGD(model().parameters())
     state = optimizer.state_dict()

@@ -103,7 +103,7 @@ def _exchanging(module: Any) -> list[Any]:
 
 
 def _samples(batch: Any) -> int:
-    """How many samples a minibatch has: the length of the first tensor in it."""
+    """The number of samples of a minibatch: the length of the first tensor in it."""
     for leaf in tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch):
         if isinstance(leaf, Tensor) and leaf.dim():
             return len(leaf)

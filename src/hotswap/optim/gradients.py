@@ -173,7 +173,7 @@ class OldGradients:
                 return
 
     def writes(self, parameters: list[Tensor]) -> int | None:
-        """How often the gradient that the latest step has used was written to since: 0 where it is as it was left.
+        """The number of writes to the gradient that the latest step has used: 0 where it is as it was left.
 
         −1 where there are no gradients, and None where there are others.
         """

@@ -57,7 +57,7 @@ class Decision(NamedTuple):
     loss: float
     """f(θ; B), as all processes see it."""
     proposal: Proposal | None
-    """Where it begins: a search, or, with a search that tries nothing, the step. None: the values in force apply."""
+    """The arm that the search begins at, or that the step takes untried. None: the values in force apply."""
     told: Told | None
     """The outcome of the arm of the step before, where the bandit has not been told yet."""
     pace: PaceState
@@ -271,7 +271,7 @@ class HotSwap(Optimizer):
         return Decision(loss, None, told, state)
 
     def _propose(self) -> Proposal:
-        """Where to start from; known already, unless this is the first step or the bandit was exchanged."""
+        """The arm to start from; known already, unless this is the first step or the bandit was exchanged."""
         memory = self._memory
         if memory.missed:
             memory.catch_up(self.bandit, self.reward)

@@ -34,7 +34,7 @@ NOT_NEGATIVE = {
     *("step", "exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "sum", "exp_inf", "step_size"),
     *("variance", "row_var", "col_var"),
 }
-"""What torch's own optimizers keep that is a sum of squares, a size or a count."""
+"""Names in the state of torch's own optimizers: sums of squares, sizes and counts."""
 
 MOST = torch.finfo(torch.float32).max
 """The largest single number that can be kept: it becomes a tensor."""
@@ -279,7 +279,7 @@ class Unlike(Exception):  # noqa: N818 (an answer, not a failure)
 
 
 class Form(NamedTuple):
-    """What a fresh optimizer keeps under a name of one parameter."""
+    """A value that a fresh optimizer keeps under a name of one parameter."""
 
     scalar: bool
     shape: tuple[int, ...] | None
@@ -295,7 +295,7 @@ def _is_torchs(base: Optimizer) -> bool:
 
 
 def _fresh_forms(base: Optimizer, groups: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Form]] | None:
-    """What the base keeps of each parameter after a first step with these values of its groups.
+    """The values that the base keeps of each parameter after a first step with these values of its groups.
 
     None where that cannot be known: the optimizer is not torch's own, or takes other steps than with dense gradients.
 

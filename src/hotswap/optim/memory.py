@@ -20,7 +20,7 @@ NO_STEPS = PaceState(since=-1, mean=0.0, reference=0.0)
 """Before the first step: `Pace.start` for one run, as plain numbers."""
 
 MOST_MISSED = 100
-"""How many steps a bandit may miss before it catches up, where searches are rarer than that."""
+"""The most steps that a bandit may miss before it catches up, where searches are rarer than that."""
 
 
 class Untried(NamedTuple):
@@ -69,7 +69,7 @@ class Memory:
     """Whether there was a search, or an arm was taken without one."""
     untried: Untried | None = None
     pace: PaceState = NO_STEPS
-    """What decides whether the next step searches; as it is where every step does."""
+    """The state that decides whether the next step searches; it stays so where every step does."""
     missed: list[Told | None] = field(default_factory=list)
     """An entry for each step that the bandit has not been told of, see `catch_up`."""
     top: TopWatch | None = None

@@ -76,7 +76,7 @@ DECOUPLED_BASES: frozenset[type[Optimizer]] = frozenset({torch.optim.Muon})  # w
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 CHUNK = 1 << 24
-"""How many numbers are copied to float64 at a time: 128 MiB."""
+"""The most numbers that are copied to float64 at a time: 128 MiB."""
 
 
 def move_for(

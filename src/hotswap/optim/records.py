@@ -1,4 +1,4 @@
-"""What an optimizer tells about itself: a record of the last step, a table of the arms."""
+"""An optimizer's account of itself: a record of the last step, a table of the arms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ArmStatistics", "Brief", "Statistics", "StepRecord", "applied"]
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """What one step did.
+    """The record of one step.
 
     Attributes:
         start: The arm the walk began at; in a step without one, the arm that was taken. Arms are numbered from the
@@ -43,7 +43,7 @@ class StepRecord:
 
 
 class Brief(NamedTuple):
-    """What a step without trials did, in so few words that a step hardly pays for a record that nobody reads."""
+    """The record of a step without trials, in so few words that a step hardly pays for a record that nobody reads."""
 
     arm: int
     scale: float
@@ -65,7 +65,7 @@ class Brief(NamedTuple):
 
 
 def applied(arms: Arms, arm: int, scale: float) -> dict[str, Value]:
-    """What an arm means, by name, in a parameter group whose rate is `scale` times the arm's."""
+    """The values of an arm, by name, in a parameter group whose rate is `scale` times the arm's."""
     return {
         name: value * scale if name == "lr" else value  # type: ignore[operator]  # a rate is a float
         for name, value in arms.values(arm).items()
@@ -74,7 +74,7 @@ def applied(arms: Arms, arm: int, scale: float) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class ArmStatistics:
-    """What the bandit knows of one arm."""
+    """Count, mean reward and index of one arm."""
 
     values: dict[str, Value]
     count: float

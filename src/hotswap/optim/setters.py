@@ -32,11 +32,11 @@ class Setters:
         self.names = frozenset(functions)
         self._functions, self._arms = dict(functions), arms
         self.now: dict[str, Value] = {}
-        """What is set; a value is missing while nobody knows it."""
+        """The values that are set; one is missing while nobody knows it."""
         self._kept: dict[str, Value] = {}
 
     def values(self, arm: int) -> dict[str, Value]:
-        """What an arm sets, by name."""
+        """The values that an arm sets, by name."""
         if not self.names:
             return {}
         return {name: value for name, value in self._arms.values(arm).items() if name in self.names}
@@ -56,7 +56,7 @@ class Setters:
             self._set(self._kept)
 
     def keep(self) -> None:
-        """What is set now stays."""
+        """Keep the values that are set now."""
         if self.names:
             self._kept = dict(self.now)
 

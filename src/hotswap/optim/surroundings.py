@@ -230,7 +230,7 @@ class BufferSnapshot:
         self.owners: list[BufferDict] = []
         """The modules' dictionaries of buffers."""
         self._counts: list[int] = []
-        """How many buffers are in each of them."""
+        """The number of buffers in each of them."""
         self._names: list[str] = []
         self._tensors: list[Tensor | None] = []
         """The buffers themselves: which tensor was in each place."""

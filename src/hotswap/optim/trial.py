@@ -125,7 +125,7 @@ class Trials:
         self.made: list[tuple[int, float]] = []
         """Arm and loss of each trial of the latest step, in order."""
         self.start_evaluations = 0
-        """How often the start point was evaluated in the latest step for an arm that sets other values."""
+        """The number of evaluations of the start point in the latest step for an arm that sets other values."""
         self.to_beat: float | None = None
         """The loss that the trials of the latest step had to beat; None until it is asked for."""
         self.judge_apart = False
