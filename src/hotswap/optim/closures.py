@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from hotswap.errors import ClosureError, UnsupportedError
-from hotswap.optim.gradients import LossScale, grad_mode
+from hotswap.optim.gradients import LossScale
 from hotswap.optim.processes import local
 
 __all__ = [
@@ -190,7 +190,7 @@ def run_gradient_pass(
         reader: Is told the loss between forward and backward; None if nobody reads it.
     """
     factor = 1.0 if scale is None else scale.value
-    with grad_mode(True):
+    with torch.set_grad_enabled(True):
         if isinstance(closure, WithBackward):
             for parameter in parameters:
                 parameter.grad = None
@@ -294,7 +294,7 @@ def evaluate_trial(closure: Closure, *, with_grad: bool = False, earlier: Tensor
     """
     token = _in_trial.set(True)
     try:
-        with grad_mode(with_grad):
+        with torch.set_grad_enabled(with_grad):
             loss = unpack(closure())[0]
         if earlier is not None and loss.requires_grad and not with_grad and earlier.data_ptr() == loss.data_ptr():
             raise ClosureError(

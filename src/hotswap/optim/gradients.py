@@ -11,26 +11,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.optim.processes import local
 
-__all__ = ["Clipping", "FiniteCheck", "LossScale", "OldGradients", "grad_mode", "values_of"]
-
-
-class grad_mode:  # noqa: N801 (used as a function)
-    """Inside, operations are recorded for a backward or not, as `torch.enable_grad` and `torch.no_grad` have it.
-
-    These may be decorators as well, and look for a compiler, which takes twice as long, in every step.
-    """
-
-    __slots__ = ("_before", "_enabled")
-
-    def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled
-
-    def __enter__(self) -> None:
-        self._before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(self._enabled)
-
-    def __exit__(self, *_: object) -> None:
-        torch._C._set_grad_enabled(self._before)
+__all__ = ["Clipping", "FiniteCheck", "LossScale", "OldGradients", "values_of"]
 
 
 def values_of(gradient: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from hotswap.errors import SettingError, UnsupportedError
 from hotswap.optim import checkpoint
 from hotswap.optim.adaptive import TopWatch, default_rates, is_adaptive
 from hotswap.optim.closures import Closure, Request, request_of
-from hotswap.optim.gradients import Clipping, LossScale, grad_mode
+from hotswap.optim.gradients import Clipping, LossScale
 from hotswap.optim.memory import MOST_MISSED, Memory, Proposal, Told, Untried
 from hotswap.optim.moves import move_for
 from hotswap.optim.processes import Agreement, ProcessGroup
@@ -231,7 +231,7 @@ class HotSwap(Optimizer):
             self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        with grad_mode(False), self._trials as trials:  # until an arm is taken, nothing in here leaves a trace
+        with torch.set_grad_enabled(False), self._trials as trials:  # until an arm is taken, this leaves no trace
             start = trials.gradient_pass(request, trials=self._may_search())  # f(θ; B) and g(θ; B)
             decision = self._decide(start.seen, apart=trials.judge_apart)
             arm = None if start.overflow else self._take(trials, decision)

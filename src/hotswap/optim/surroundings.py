@@ -26,7 +26,6 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 from torch.nn.utils import parametrize
 
 from hotswap.errors import UnsupportedError
-from hotswap.optim.gradients import grad_mode
 from hotswap.optim.modules import BufferDict, ModuleFinder, ModuleInventory, identical
 from hotswap.optim.processes import local
 from hotswap.optim.user_warnings import warn_of_numbers_between
@@ -254,7 +253,7 @@ class BufferSnapshot:
             self._lay_out(names, tensors, {_memory(parameter) for parameter in parameters} - {None})
             self.owners, self._counts = list(owners), [len(owner) for owner in owners]
             self._names, self._tensors = names, tensors
-        with grad_mode(False):
+        with torch.set_grad_enabled(False):
             for group, copies in self._groups:
                 torch._foreach_copy_(copies, group)
             for tensor, copy in self._single:
@@ -306,7 +305,7 @@ class BufferSnapshot:
                 saved = dict(islice(places, count))
                 owner.clear()
                 owner.update(saved)
-        with grad_mode(False):
+        with torch.set_grad_enabled(False):
             if resized:  # some modules choose a buffer's size in their first forward
                 for tensor, copy in self._pairs():
                     if tensor.shape != copy.shape:

@@ -34,9 +34,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     assert ends == {world: [0] * world for world in groups}
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_replicas_take_the_same_steps(world: int, run: Run, tmp_path: Path) -> None:
-    results = run("ddp", world, tmp_path)
+def test_replicas_take_the_same_steps(run: Run, tmp_path: Path) -> None:
+    results = run("ddp", 2, tmp_path)
     for result in results:
         assert result["same"]
         assert result["last"] < 0.9 * result["first"]
