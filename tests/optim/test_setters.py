@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hotswap import HotSwap, NoSearch, SettingError
+from hotswap import Armijo, HotSwap, NoSearch, SettingError
 from hotswap.optim.moves import GradientMove, LinearMove
 from tests.optim.helpers import batches, loss_of, model, move_of, own_entry, same, through_a_file, train, weights
 
@@ -275,3 +275,19 @@ def test_another_hyperparameter_of_the_base_may_be_walked_along() -> None:
         setters={"dropout": net.set_dropout},
     )
     assert all(record.values.keys() == {"dropout", "momentum"} for record in train(net, optimizer, batches(10)))
+
+
+def test_a_search_is_told_the_slope_of_the_rate_beside_other_values() -> None:
+    """On a loss that is linear every step lowers it by what its slope says, so the first trial is enough."""
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = HotSwap(
+        torch.optim.SGD([parameter], lr=1.0),
+        {"lr": [0.5, 0.1], "other": [2000.0, 1000.0]},
+        search=Armijo(),
+        setters={"other": lambda _: None},
+    )
+    for _ in range(4):
+        optimizer.step(lambda: 100.0 + parameter.sum())
+        assert optimizer.last_step is not None
+        assert len(optimizer.last_step.trials) == 1
+        assert optimizer.last_step.arm == optimizer.last_step.start
