@@ -30,6 +30,7 @@ from hotswap.race.judging import (
 )
 from hotswap.race.lane import named
 from hotswap.race.muon import Muon
+from hotswap.race.orthogonal import LARGEST
 from hotswap.race.schedule import LONGEST_WARMUP, WARMUP
 from hotswap.race.winner import FAILURES, KEPT, ROLLBACKS, WINDOW
 
@@ -136,6 +137,7 @@ def shortest(count: int) -> str:
 
 RULES: dict[str, str] = {
     "weight decay": f"{Muon(nn.Linear(2, 2)).defaults['weight_decay']:g}",
+    "graph": f"{LARGEST / 1e6:.0f}",
     "first": _percent(FIRST),
     "within": _percent(WITHIN),
     "across": _percent(ACROSS),

@@ -47,8 +47,8 @@ class Muon(Optimizer):
     Embeddings, heads that are tied to an embedding, complex parameters and vectors use AdamW, at the same rate.
     The gates of an LSTM or GRU, the query, key and value of `nn.MultiheadAttention`, and the groups of a grouped
     convolution are matrices of their own. Products are in bfloat16 on a GPU and in float32 on a CPU, where they can
-    cost more than the forward and backward pass of a small network. On a GPU the products of a network with at most 33
-    million weights in matrices are one CUDA graph, which keeps two to three copies of these weights.
+    cost more than the forward and backward pass of a small network. On a GPU the products of a network with at most 34
+    million weights in matrices are one CUDA graph, which keeps some copies of these weights.
 
     Where `fully_shard` has sharded the model, matrices are gathered to be orthogonalized, and the state stays sharded.
 

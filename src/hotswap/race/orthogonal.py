@@ -52,7 +52,7 @@ class Batch(NamedTuple):
 def orthogonalized(matrices: Tensor) -> Tensor:
     """Matrices `(n, rows, columns)`, none higher than wide, whose singular values have been moved to about 1."""
     a, b, c = COEFFICIENTS
-    x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
+    x = _rounded(matrices)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(ITERATIONS):
         products = x @ x.mT
@@ -65,11 +65,16 @@ def _all(updates: Sequence[Tensor], batches: Sequence[Batch]) -> list[Tensor]:
     left, found = iter(updates), []
     for batch in batches:
         mine = [next(left) for _ in batch.shapes]
-        wide = [_wide(update.reshape(shape)) for update, shape in zip(mine, batch.shapes, strict=True)]
+        wide = [_wide(_rounded(update.reshape(shape))) for update, shape in zip(mine, batch.shapes, strict=True)]
         pieces = torch.split(orthogonalized(wide[0] if len(wide) == 1 else torch.cat(wide)), [len(one) for one in wide])
         for piece, shape, size, update in zip(pieces, batch.shapes, batch.sizes, mine, strict=True):
             found.append((piece if shape.rows <= shape.columns else piece.mT).reshape(size).to(update.dtype))
     return found
+
+
+def _rounded(matrices: Tensor) -> Tensor:
+    """Matrices in the precision of their products."""
+    return matrices.bfloat16() if matrices.is_cuda else matrices.float()
 
 
 def _wide(matrices: Tensor) -> Tensor:
