@@ -120,7 +120,8 @@ class Family(Settings, ABC):
     def constants(self) -> dict[str, Any]:
         """The settings that all runs of the family share, for the fingerprint."""
         kind = {} if self.name == self.algorithm else {"algorithm": self.algorithm}
-        return kind | {name: value for name, value in self.decisive().items() if name not in self.varied()}
+        varied = self.varied()
+        return kind | {name: value for name, value in self.decisive().items() if name not in varied}
 
     def order(self, runs: Sequence[RunSpec]) -> list[int]:
         """The order of the runs in the rows of θ; an update may need equal runs to stand together."""
