@@ -43,9 +43,9 @@ TOLD: dict[str, tuple[dict[str, str], int | None]] = {
             "proc/self/cgroup": "0::/here\n",
             "sys/fs/cgroup/here/memory.max": "100000\n",
             "sys/fs/cgroup/here/memory.current": "60000\n",
-            "sys/fs/cgroup/here/memory.stat": "anon 1000\ninactive_file 5000\n",
+            "sys/fs/cgroup/here/memory.stat": "anon 1000\ninactive_file 5000\nactive_file 2000\n",
         },
-        45000,
+        47000,
     ),
     "a container around it": (
         {

@@ -145,7 +145,7 @@ def _reclaimable(folder: Path) -> int:
     """Bytes of files that the system keeps and would give up."""
     words = [line.split() for line in _text(folder / "memory.stat").splitlines()]
     found = {name: int(value) for name, value in (pair for pair in words if len(pair) == 2)}
-    return found.get("total_inactive_file", found.get("inactive_file", 0))
+    return sum(found.get(f"total_{name}", found.get(name, 0)) for name in ("inactive_file", "active_file"))
 
 
 def _text(path: Path) -> str:
