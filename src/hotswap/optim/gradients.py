@@ -86,38 +86,45 @@ class FiniteCheck:
         self._asked: list[Tensor] = []
         self._rest: list[Tensor] = []
         self._norms: tuple[Tensor, ...] = ()
+        self._varied = False
+        """Whether gradients are known to be on several devices or of several types, or one is expanded."""
 
     def ask(self, gradients: list[Tensor]) -> None:
         """Start the check."""
         for found in self._asked:  # a step that failed has not read its answer
             found.zero_()
-        self._asked, self._rest, self._norms = [], gradients, ()
+        self._asked, self._rest, self._norms = [], [], ()
         if gradients and gradients[0].is_cuda:
-            self._rest = []
+            if not self._varied and self._ask_gpu(gradients):
+                return
+            self._varied = True
             alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
             for gradient in gradients:
                 alike.setdefault((gradient.device, gradient.dtype), []).append(gradient)
-            for (device, _), some in alike.items():
-                self._ask_gpu(device, some)
+            for some in alike.values():
+                if not (some[0].is_cuda and self._ask_gpu(some)):
+                    self._rest += some
+        else:
+            self._rest = gradients
         if self._rest:
             self._norms = torch._foreach_norm(self._rest)  # a norm may overflow; `answer` looks again
 
-    def _ask_gpu(self, device: torch.device, gradients: list[Tensor]) -> None:
+    def _ask_gpu(self, gradients: list[Tensor]) -> bool:
         """One kernel for all: torch's function that divides by a loss scale, here by 1, which changes nothing.
 
-        It cannot be used for an expanded gradient, which has several of its numbers in the same memory.
+        Returns False where that function cannot be used: on several devices or types, and for an expanded gradient,
+        which has several of its numbers in the same memory.
         """
-        if device.type != "cuda":
-            self._rest += gradients
-            return
+        device = gradients[0].device
         if device not in self._found:
             self._found[device] = torch.zeros(1, device=device), torch.ones(1, device=device)
         found, one = self._found[device]
         try:
             torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, one)
-            self._asked.append(found)
         except RuntimeError:
-            self._rest += gradients
+            return False
+        self._asked.append(found)
+        return True
 
     def answer(self) -> bool:
         """Whether all gradients were finite."""

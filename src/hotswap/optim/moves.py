@@ -165,6 +165,8 @@ class Moving:
     terms: list[tuple[float, list[Tensor]]] = field(default_factory=list)
     """The direction, as a sum of weighted tensors."""
     at_origin: bool = False
+    lists: bool | None = None
+    """See `_prefers_lists`; None until it is asked for."""
 
     def to(self, rate: float) -> None:
         """Put the parameters at `origin − rate · scale · Σ weight · direction`.
@@ -174,7 +176,7 @@ class Moving:
         factor, parameters, terms = -rate * self.scale, self.parameters, self.terms
         if self.at_origin:
             self.at_origin = False
-        elif self.sparse or (parameters[0].is_cuda and self._prefers_lists()):
+        elif self.sparse or self._prefers_lists():
             torch._foreach_copy_(parameters, self.origin)
         else:
             weight, directions = terms[0]
@@ -190,8 +192,10 @@ class Moving:
 
     def _prefers_lists(self) -> bool:
         """On a GPU: whether two passes over a list beat one pass per tensor. Many small tensors are mostly launches."""
-        some = self.parameters
-        return sum(tensor.numel() for tensor in some) < len(some) << 20
+        if self.lists is None:
+            some = self.parameters
+            self.lists = some[0].is_cuda and sum(tensor.numel() for tensor in some) < len(some) << 20
+        return self.lists
 
     def add_slope(self, total: SlopeSum) -> None:
         """Add ⟨g, scale · Σ weight · direction⟩: by how much the loss would fall at a rate of 1, if it were linear."""
