@@ -8,8 +8,6 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hotswap import Backtracking, DiscountedUCB, RelativeReduction
 from hotswap.arms import log_grid
@@ -37,40 +35,6 @@ SMALL = StudySpec(
     batch_sizes=(16, 32),
     seeds=(3, 5),
     epochs=12,
-)
-
-
-def whole_numbers(least: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
-    return st.lists(st.integers(least, 10_000), min_size=1, max_size=4, unique=True).map(tuple)
-
-
-def several(low: float, high: float) -> st.SearchStrategy[tuple[float, ...]]:
-    return st.lists(st.floats(low, high), min_size=1, max_size=4, unique=True).map(tuple)
-
-
-SGD_FAMILIES = st.builds(SgdFamily, lr=several(1e-9, 1e3), lr_decay=several(1e-3, 1.0), momentum=several(0.0, 0.999))
-ADADELTA_FAMILIES = st.builds(AdaDeltaFamily, rho=st.floats(0.01, 0.99), eps=st.floats(1e-12, 1.0))
-DUCB_FAMILIES = st.builds(
-    DucbFamily,
-    high=st.floats(1.0, 1e3),
-    low=st.floats(1e-9, 0.5),
-    count=st.integers(1, 40),
-    search=st.sampled_from(("backtracking", "first_decrease")),
-    headroom=st.integers(0, 3),
-)
-STUDIES = st.builds(
-    StudySpec,
-    name=st.sampled_from(("a", "my_study")),
-    dataset=st.sampled_from(("digits", "mnist")),
-    train_images=st.none() | st.integers(10_000, 60_000),
-    network=st.builds(NetworkSpec, hidden=whole_numbers(), init=st.sampled_from(("glorot", "sparse"))),
-    families=st.tuples(SGD_FAMILIES, ADADELTA_FAMILIES, DUCB_FAMILIES)
-    .flatmap(st.permutations)
-    .flatmap(lambda families: st.integers(1, 3).map(lambda count: tuple(families[:count]))),
-    batch_sizes=whole_numbers(),
-    seeds=whole_numbers(0),
-    epochs=st.integers(1, 1000),
-    data_seed=st.integers(0, 2**63 - 1),
 )
 
 
@@ -118,20 +82,6 @@ def test_runs_go_by_family_batch_size_seed_and_setting() -> None:
     ]
     assert runs[12].id == "sgd-b16-lr1-decay0.99-mom0-s5"
     assert [run.id for run in runs[-4:]] == ["ducb-b16-s3", "ducb-b16-s5", "ducb-b32-s3", "ducb-b32-s5"]
-
-
-@given(STUDIES)
-@settings(max_examples=50)
-def test_no_two_runs_share_an_id(study: StudySpec) -> None:
-    ids = [run.id for run in study.runs()]
-    assert len(set(ids)) == len(ids)
-    settings_of = {"sgd": 1, "adadelta": 1, "ducb": 1}
-    if "sgd" in study.algorithms:
-        family = study.family("sgd")
-        assert isinstance(family, SgdFamily)
-        settings_of["sgd"] = len(family.lr) * len(family.lr_decay) * len(family.momentum)
-    per_seed = sum(settings_of[algorithm] for algorithm in study.algorithms)
-    assert len(ids) == per_seed * len(study.batch_sizes) * len(study.seeds)
 
 
 def test_close_rates_keep_their_own_ids() -> None:
@@ -329,7 +279,6 @@ def test_families_of_one_algorithm_have_names_of_their_own() -> None:
     assert NAMED.algorithms == ("hotswap", "bold", "ducb")
     assert NAMED.family("bold") is BOLD
     assert [run.id for run in NAMED.select(algorithms=["bold"], seeds=1).runs()] == ["bold-b16-s3", "bold-b32-s3"]
-    assert StudySpec.from_dict(json.loads(json.dumps(NAMED.to_dict()))) == NAMED
     assert NAMED.to_dict()["families"][1] == {
         **{"algorithm": "hotswap", "name": "bold", "high": 100.0, "low": 1e-6, "count": 5},
         "bandit": {"name": "discounted_ucb", "discount": 0.9},
@@ -391,8 +340,16 @@ def test_a_part_that_nobody_has_registered_cannot_be_remembered() -> None:
 # Round trips
 
 
-@given(STUDIES)
-@settings(max_examples=50)
+@pytest.mark.parametrize(
+    "study",
+    [
+        SMALL,
+        NAMED,
+        SMALL.select(algorithms=["ducb"]),
+        replace(SMALL, train_images=None, data_seed=2**63 - 1),
+        replace(SMALL, families=(replace(SGD, lr=(5e-324, 0.1 + 0.2, 1e308)),)),
+    ],
+)
 def test_json_and_back(study: StudySpec) -> None:
     plain = study.to_dict()
     stored = json.loads(json.dumps(plain))
@@ -401,11 +358,6 @@ def test_json_and_back(study: StudySpec) -> None:
     assert again == study
     assert [run.id for run in again.runs()] == [run.id for run in study.runs()]
     assert again.fingerprint() == study.fingerprint()
-
-
-def test_a_part_survives_json() -> None:
-    part = SMALL.select(algorithms=["ducb"])
-    assert StudySpec.from_dict(json.loads(json.dumps(part.to_dict()))) == part
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,14 @@ from difflib import get_close_matches
 from functools import cache, cached_property
 from math import inf
 from reprlib import repr as shortened
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from hotswap.errors import SettingError
 from hotswap.names import RULE, is_name
 from hotswap.registry import Registry
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 try:
     import pydantic
@@ -386,13 +389,7 @@ def _told(field: str, found: ErrorDetails, words: str) -> tuple[str, str]:
 # Settings from tables.
 
 
-class Dataclass(Protocol):
-    """Any dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-
-S = TypeVar("S", bound=Dataclass)
+S = TypeVar("S", bound="DataclassInstance")
 
 
 def build(kind: type[S], table: object, owner: str) -> S:
