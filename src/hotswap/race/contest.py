@@ -115,9 +115,8 @@ class Contest:
                 "finish(steps) to train so many more."
             )
         silent = loss is None and not self.values and not self.observed
-        alone = not self.processes.several  # several find out together, at the end of the turn
-        if silent and alone and self._needs_losses and self.turn_step == self.length - 1:
-            raise LossError(self._no_loss())
+        if silent and self._needs_losses and self.turn_step == self.length - 1 and not self.processes.several:
+            raise LossError(self._no_loss())  # several processes find out together, at the end of the turn
         if not self.is_owner:
             claim(self)
 
@@ -264,7 +263,10 @@ class Contest:
         votes: numbers of this process; the sums over all processes are returned.
         """
         device = self.seat.weights[0].device
-        parts = [torch.as_tensor(value, dtype=torch.float32, device=device).reshape(()) for value in self.values]
+        parts = [
+            value.to(device) if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float32, device=device)
+            for value in self.values
+        ]
         others = torch.cat([self.seat.magnitude(self.here), torch.tensor(votes, device=device)])
         losses, sums = self.processes.look(parts, self.turn_step, others)
         if self.turn_step and not losses and self._needs_losses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pvariance
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -153,7 +153,10 @@ class Score:
     @classmethod
     def of(cls, losses: Sequence[float]) -> Score:
         """The score of some losses."""
-        return cls(fmean(losses), pvariance(losses) / max(1, len(losses) - 1)) if losses else cls(math.inf)
+        if not losses:
+            return cls(math.inf)
+        mean = fmean(losses)
+        return cls(mean, sum((loss - mean) ** 2 for loss in losses) / len(losses) / max(1, len(losses) - 1))
 
 
 def score_of(losses: Sequence[float]) -> Score:
