@@ -1,12 +1,12 @@
 """What a study on Ray costs beside the same units in turn: `python -m benchmarks.cluster --keep results/benchmarks`.
 
 - The overhead of a unit: how long units take that do nothing, one after the other on one worker.
-- The keeper: rows per second that workers send as fast as they can and the command writes to a ledger on this disk,
-  how large the ledger is then, and how long it takes to read it back as a table.
+- The folder: rows per second that the command stores of finished units on this disk, how large they are then, and how
+  long it takes to read them back as a table.
 - Efficiency: a study of eight equal units on 1, 2 and 4 workers of one core beside the same units in turn in this
   process, with one thread, too. The first time, workers have to start; the second time they are there.
-- Sleepers: units that only sleep and record one row, to see what the scheduler and the ledger can carry.
-- Before and after: how long it takes to plan a study of many runs and to enter them in a ledger, and how long the
+- Sleepers: units that only sleep and record one row, to see what the scheduler and the folder can carry.
+- Before and after: how long it takes to plan a study of many runs and to enter them in a folder, and how long the
   report on the paper's study takes, which comes with hotswap.
 
 Ray starts on this machine with as many cores as there are workers, whether or not the machine has them.
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,23 +32,21 @@ import torch
 from rich.console import Console
 
 from benchmarks.measuring import describe, keep
-from hotswap.cluster import Checkpoint, PerUnit, Piece, Stored, Where, Work
-from hotswap.cluster.dispatch import Dispatch
-from hotswap.cluster.joining import Joined, join
 from hotswap.data import load_digits
 from hotswap.studies import NetworkSpec, SgdFamily, StudySpec, plan
-from hotswap.studies.running.clustered import run_on_cluster
-from hotswap.studies.running.keeping import FolderKeeper
-from hotswap.studies.running.train import RunOptions, run_study
-from hotswap.studies.storage.rows import MetricRow
-from hotswap.studies.storage.store import LEDGER, Store
+from hotswap.studies import Unit as Planned
+from hotswap.studies.folder import Store
+from hotswap.studies.run import run_study
+from hotswap.studies.training import RunOptions
+from hotswap.work import PerUnit, Setting, Unit, do_all
+from hotswap.work.on_ray import Cluster, OnRay, join
 
 RATES = tuple(10 ** -(i / 100) for i in range(100))
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the keeper took: rows a second, bytes of ledger a row, seconds to read a million rows."""
+    """What the folder took: rows a second, bytes a row, seconds to read a million rows."""
 
     rows: int
     per_second: float
@@ -93,43 +91,39 @@ class Quiet:
         return lambda *_, **__: None
 
 
-class Ledger:
-    """A keeper that records what is posted for a unit: pairs of epoch and rows."""
+class Keeper:
+    """Stores what units give back, if there is a folder, and looks at the clock."""
 
-    def __init__(self, store: Store | None, units: dict[str, Any]) -> None:
-        self.store, self.units = store, units
-        self.began: list[float] = []
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store
+        self.ended: list[float] = []
 
-    def take_up(self, unit: str) -> bool:
+    def holding(self, unit: Unit) -> AbstractContextManager[object]:
+        return nullcontext() if self.store is None else self.store.units.holding(unit.name)
+
+    def begins(self, unit: Unit) -> bool:
         return True
 
-    def checkpoints(self, unit: str) -> Sequence[Checkpoint | Stored]:
-        return ()
+    def look(self, names: Iterable[str]) -> None:
+        pass
 
-    def begins(self, unit: str, where: Where) -> None:
-        self.began.append(time.perf_counter())
-
-    def together(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.store is None else self.store.transaction()
-
-    def receive(self, unit: str, message: Any) -> None:
+    def done(self, unit: Unit, result: Any) -> None:
+        self.ended.append(time.perf_counter())
         if self.store is not None:
-            epoch, rows = message
-            FolderKeeper(self.store, self.units[unit]).record(epoch, rows, (), seconds=0.0)
+            self.store.finish(result)
 
-    def keep(self, unit: str, checkpoint: Checkpoint | Stored) -> None:
-        pass
+    def stopped(self, unit: Unit) -> None:
+        raise RuntimeError(f"{unit.name} has stopped.")
 
-    def interrupted(self, unit: str, why: str) -> None:
-        pass
+    def failed(self, unit: Unit, error: Exception) -> None:
+        raise error
 
-    def put_down(self, unit: str, *, finished: bool, error: str = "") -> None:
-        if error:
-            raise RuntimeError(error)
+    def say(self, text: str) -> None:
+        print(text)
 
 
 @contextmanager
-def started(workers: int) -> Iterator[Joined]:
+def started(workers: int) -> Iterator[Cluster]:
     with join(None, PerUnit(), None, print, num_cpus=workers, object_store_memory=200_000_000) as joined:
         yield joined
 
@@ -149,112 +143,100 @@ def study_of(units: int, runs: int, epochs: int) -> StudySpec:
     )
 
 
-def idle() -> Work:
-    """Does nothing; a function in a function, since workers cannot import benchmarks."""
+def sleeping() -> Callable[..., Any]:
+    """Sleeps, and gives back what it was given; a function in a function, since workers cannot import benchmarks."""
 
-    def work(payload: Any, shared: Any, desk: Any) -> Iterator[bool]:
-        yield True
-
-    return work
-
-
-def sleeping() -> Work:
-    def work(payload: Any, shared: Any, desk: Any) -> Iterator[bool]:
-        seconds, rows = payload
+    def sleep(shared: Any, payload: Any, stopping: Any) -> Any:
+        seconds, result = payload
         time.sleep(seconds)
-        desk.post((1, rows))
-        yield True
+        return result
 
-    return work
-
-
-def sending() -> Work:
-    def work(payload: Any, shared: Any, desk: Any) -> Iterator[bool]:
-        for epoch, rows in payload:
-            desk.post((epoch, rows))
-            yield False
-        yield True
-
-    return work
+    return sleep
 
 
-def row(run: str, epoch: int) -> MetricRow:
-    values = [math.sqrt(2 + epoch + i) for i in range(6)]  # with all their digits, as measured ones have
-    return MetricRow(run, epoch, *values, steps=epoch, seconds=math.sqrt(epoch))
+def measured(study: StudySpec, unit: Planned, epochs: int) -> dict[str, Any]:
+    """What a finished unit would store."""
+    values = [math.sqrt(2 + i) for i in range(6)]  # with all their digits, as measured ones have
+    rows = [[epoch, *values, epoch, math.sqrt(epoch), {}] for epoch in range(1, epochs + 1)]
+    runs = {
+        run.id: {
+            "algorithm": run.algorithm,
+            "batch_size": run.batch_size,
+            "seed": run.seed,
+            "settings": run.settings,
+            "diverged": None,
+            "rows": rows,
+            "arms": [],
+        }
+        for run in unit.runs
+    }
+    identity = {"fingerprint": study.fingerprint(), "fingerprint_version": 1, "precision": "fp32", "dtype": "float32"}
+    more = {"epochs": epochs, "seconds": 1.0, "provenance": {"seconds": 1.0}, "runs": runs}
+    return {"unit": unit.id, "study": study.to_dict(), **identity, **more}
 
 
-def overhead(joined: Joined, units: int) -> float:
-    """Seconds from one unit's begin to the next one's, the median."""
-    ledger = Ledger(None, {})
-    Dispatch(joined, idle(), None, ledger).run(Piece(str(n), None) for n in range(units + 2))
-    return median(after - before for before, after in zip(ledger.began[1:], ledger.began[2:], strict=False))
+def overhead(cluster: Cluster, units: int) -> float:
+    """Seconds from one unit's end to the next one's, the median."""
+    keeper = Keeper()
+    do_all([Unit(str(n), (0.0, n)) for n in range(units + 2)], OnRay(Setting(sleeping()), cluster), keeper)
+    return median(after - before for before, after in zip(keeper.ended[1:], keeper.ended[2:], strict=False))
 
 
-def warm_up(joined: Joined) -> None:
+def warm_up(cluster: Cluster) -> None:
     """Have all workers started."""
-    work, pieces = sleeping(), [Piece(str(n), (0.5, None)) for n in range(joined.room())]
-    Dispatch(joined, work, None, Ledger(None, {})).run(pieces)
+    do_all([Unit(str(n), (0.5, n)) for n in range(cluster.room())], OnRay(Setting(sleeping()), cluster), Keeper())
 
 
-def keeper(joined: Joined, folder: Path, epochs: int, units: int = 4, runs: int = 100) -> Kept:
+def stored(folder: Path, epochs: int, units: int = 4, runs: int = 100) -> Kept:
     study = study_of(units, runs, epochs)
-    planned = {unit.id: unit for unit in plan(study, runs)}
-    with Store.create(folder, study, precision="fp32", max_runs=runs) as store:
-        pieces = [
-            Piece(name, [(epoch, [row(run.id, epoch) for run in unit.runs]) for epoch in range(1, epochs + 1)])
-            for name, unit in planned.items()
-        ]
-        ledger = Ledger(store, planned)
-        warm_up(joined)
-        Dispatch(joined, sending(), None, ledger).run(pieces)
-        taken = time.perf_counter() - ledger.began[0]
-        began = time.perf_counter()
-        rows = len(store.metrics())
-        read = time.perf_counter() - began
-    return Kept(rows, rows / taken, (folder / LEDGER).stat().st_size / rows, 1e6 * read / rows)
+    store = Store.create(folder, study, precision="fp32", max_runs=runs)
+    store.metrics()  # imports what reading needs
+    contents = [measured(study, unit, epochs) for unit in plan(study, runs)]
+    began = time.perf_counter()
+    for content in contents:
+        store.finish(content)
+    taken = time.perf_counter() - began
+    began = time.perf_counter()
+    rows = len(Store.open(folder).metrics())
+    read = time.perf_counter() - began
+    size = sum(file.stat().st_size for file in (folder / "units").iterdir())
+    return Kept(rows, rows / taken, size / rows, 1e6 * read / rows)
 
 
 def efficiency(workers: int, folder: Path, in_turn: float, epochs: int) -> Efficiency:
-    with started(workers) as joined:
-        first, again = (on_ray(joined, folder / f"{workers}-{turn}", epochs) for turn in (1, 2))
+    with started(workers) as cluster:
+        first, again = (trained(folder / f"{workers}-{turn}", epochs, cluster) for turn in (1, 2))
     return Efficiency(workers, in_turn, first, again)
 
 
-def turn_by_turn(folder: Path, epochs: int) -> float:
+def trained(folder: Path, epochs: int, cluster: Cluster | None = None) -> float:
+    """Seconds that eight units take, in turn in this process or on a cluster."""
     study, options = study_of(8, 20, epochs), RunOptions(max_runs=20)
-    with Store.create(folder, study, precision="fp32", max_runs=20) as store:
-        began = time.perf_counter()
-        run_study(store, study, load_digits(), options, Quiet())
-        return time.perf_counter() - began
+    store = Store.create(folder, study, precision="fp32", max_runs=20)
+    elsewhere = None if cluster is None else lambda setting: OnRay(setting, cluster)
+    began = time.perf_counter()
+    run_study(store, study, load_digits(), options, Quiet(), elsewhere=elsewhere)
+    return time.perf_counter() - began
 
 
-def on_ray(joined: Joined, folder: Path, epochs: int) -> float:
-    study, options = study_of(8, 20, epochs), RunOptions(max_runs=20)
-    with Store.create(folder, study, precision="fp32", max_runs=20) as store:
-        began = time.perf_counter()
-        run_on_cluster(store, study, load_digits(), options, Quiet(), joined)
-        return time.perf_counter() - began
-
-
-def sleepers(joined: Joined, folder: Path, units: int, sleep: float) -> Sleepers:
+def sleepers(cluster: Cluster, folder: Path, units: int, sleep: float) -> Sleepers:
     study = study_of(units, 1, 1)
-    planned = {unit.id: unit for unit in plan(study, 1)}
-    with Store.create(folder, study, precision="fp32", max_runs=1) as store:
-        pieces = [Piece(name, (sleep, [row(unit.runs[0].id, 1)])) for name, unit in planned.items()]
-        warm_up(joined)
-        began = time.perf_counter()
-        outcome = Dispatch(joined, sleeping(), None, Ledger(store, planned)).run(pieces)
-        taken = time.perf_counter() - began
+    store = Store.create(folder, study, precision="fp32", max_runs=1)
+    planned = [Unit(unit.id, (sleep, measured(study, unit, 1))) for unit in plan(study, 1)]
+    warm_up(cluster)
+    began = time.perf_counter()
+    outcome = do_all(planned, OnRay(Setting(sleeping()), cluster), Keeper(store))
+    taken = time.perf_counter() - began
     if outcome.finished != units:
         raise RuntimeError(f"{units - outcome.finished} units are missing.")
-    return Sleepers(units, sleep, joined.room(), taken)
+    return Sleepers(units, sleep, cluster.room(), taken)
 
 
 def planning(folder: Path, runs: int) -> float:
-    """Seconds a run, from the specification to a ledger that knows all of them."""
+    """Seconds a run, from the specification to a folder that knows all of them."""
     study = study_of(runs // 100, 100, 1)
     began = time.perf_counter()
-    Store.create(folder, study, precision="fp32", max_runs=100).close()
+    Store.create(folder, study, precision="fp32", max_runs=100)
     return (time.perf_counter() - began) / len(study.runs())
 
 
@@ -269,7 +251,7 @@ def reporting(folder: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--units", type=int, default=200, help="units that do nothing")
-    parser.add_argument("--rows", type=int, default=200_000, help="rows that the keeper takes")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows that the folder takes")
     parser.add_argument("--epochs", type=int, default=300, help="of the study on 1, 2 and 4 workers")
     parser.add_argument("--sleepers", type=int, default=10_000, help="units that sleep")
     parser.add_argument("--sleep", type=float, default=0.1, help="seconds that each of them sleeps")
@@ -284,11 +266,11 @@ def main() -> None:
         with console.status("empty units"), started(1) as joined:
             beside = overhead(joined, options.units)
         console.print(f"An empty unit: {1e3 * beside:.1f} ms.")
-        with console.status("rows"), started(4) as joined:
-            kept = keeper(joined, folder / "rows", max(1, options.rows // 400))
+        with console.status("rows"):
+            kept = stored(folder / "rows", max(1, options.rows // 400))
         console.print(kept)
         with console.status("in turn"):
-            in_turn = turn_by_turn(folder / "in turn", options.epochs)
+            in_turn = trained(folder / "in turn", options.epochs)
         rows = []
         for workers in (1, 2, 4):
             with console.status(f"{workers} workers"):
@@ -301,7 +283,7 @@ def main() -> None:
             planned, reported = planning(folder / "planned", options.runs), reporting(folder / "report")
         console.print(f"Planning a run: {1e6 * planned:.0f} µs; the report: {reported:.1f} s.")
     if options.keep is not None:
-        more = {"overhead": beside, "keeper": asdict(kept), "sleepers": asdict(slept), "cores": os.cpu_count()}
+        more = {"overhead": beside, "folder": asdict(kept), "sleepers": asdict(slept), "cores": os.cpu_count()}
         more |= {"planning": planned, "reporting": reported}
         keep(options.keep, "cluster", device, [asdict(one) for one in rows], **more)
 

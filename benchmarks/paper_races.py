@@ -41,8 +41,8 @@ from hotswap.ensemble.precision import allow_tf32, full_float32
 from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
 from hotswap.networks import multilayer_perceptron
+from hotswap.studies.assemble import Held, on_device
 from hotswap.studies.paper import PAPER
-from hotswap.studies.running.assemble import Held, on_device
 
 LENGTHS = (50, 500)
 COLUMNS = ("epoch", "train_nll", "test_error", "test_nll", "rate", "steps", "seconds")

@@ -14,8 +14,8 @@ from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
 from hotswap.report.comparison import tenth
 from hotswap.report.summaries import settings_among
-from hotswap.studies.exchange.shipped import shipped
-from hotswap.studies.exchange.table_files import write_table
+from hotswap.store.shipped import shipped
+from hotswap.store.tables import write_table
 
 __all__ = ["beside", "export", "table"]
 

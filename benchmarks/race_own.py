@@ -47,7 +47,7 @@ from hotswap.bench.workloads import WORKLOADS, Size
 from hotswap.bench.workloads.text import fingerprint
 from hotswap.errors import StudyError
 from hotswap.files import write_text
-from hotswap.studies.exchange.shipped import BENCHMARK, shipped
+from hotswap.store.shipped import BENCHMARK, shipped
 
 TUNED, ALONE = "tuned_optimizer", "none"
 BAD: Mapping[str, Mapping[str, Any]] = {

@@ -31,9 +31,14 @@ strange = pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE.keys())
 
 
 def tree(folder: Path) -> dict[str, int]:
-    """Every file below a folder and how large it is; but for the files that SQLite has while a ledger is open."""
+    """Every file below a folder and how large it is; but for locks, and the files that SQLite has while it is open."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.stat().st_size for path in files if "sqlite-" not in path.name}
+    passing = ("sqlite-", ".lock")
+    return {
+        str(path.relative_to(folder)): path.stat().st_size
+        for path in files
+        if not any(part in path.name for part in passing)
+    }
 
 
 def refused(*words: object, home: Path) -> str:

@@ -18,7 +18,7 @@ from benchmarks.measuring import keep, origin
 from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import HotSwapFamily, StudySpec, plan
-from hotswap.studies.running.train import RunOptions, set_up
+from hotswap.studies.training import RunOptions, set_up
 from tools import walk
 
 CPU = torch.device("cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -14,38 +15,32 @@ import pytest
 
 from hotswap.bench.comparable import check_together
 from hotswap.bench.exchange import read_results
-from hotswap.report import judge, load_results
+from hotswap.report import Results, judge, load_results
 from hotswap.report.beyond import prize
 from hotswap.report.comparison import compare
 from hotswap.report.origin import origin_of
+from hotswap.store.shipped import shipped
 from hotswap.studies import CONFIRMATION, EXTENSIONS, PAPER, StudySpec, plan
-from hotswap.studies.exchange.best_runs import best_sgd
-from hotswap.studies.exchange.exported import origin
-from hotswap.studies.exchange.merge import import_files
-from hotswap.studies.exchange.shipped import shipped
+from hotswap.studies.best_runs import best_sgd
 from hotswap.studies.extensions import CITED, FIRST
-from hotswap.studies.storage.store import Store
 
 RESULTS = Path(__file__).parents[1] / "results"
 BENCHMARKED = RESULTS / "tuning_free" / "runs.parquet"
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped results as a study, which checks their checksums and that they agree."""
-    folder = tmp_path_factory.mktemp("merged")
-    first = origin(shipped())
-    with Store.create(folder, first.study, precision=first.precision, dtype=first.dtype) as store:
-        import_files(store, [shipped()])
-    return folder
+def paper() -> Results:
+    """The shipped results, whose checksums are checked where they are read."""
+    results = load_results(shipped())
+    assert results.missing == ()
+    return results
 
 
-def test_all_of_the_papers_study_is_there(merged: Path) -> None:
-    with Store.open(merged) as store:
-        assert store.fingerprint == PAPER.fingerprint()
-        assert store.precision == "tf32"
-        metrics, arms = store.metrics(), store.arms()
-        provenance = store.provenance()
+def test_all_of_the_papers_study_is_there(paper: Results) -> None:
+    document = json.loads((shipped() / "provenance.json").read_text(encoding="utf-8"))
+    assert (document["fingerprint"], document["precision"]) == (PAPER.fingerprint(), "tf32")
+    assert {spec.fingerprint() for spec in paper.specs} == {PAPER.fingerprint()}
+    metrics, arms, provenance = paper.metrics, paper.arms, document["units"]
     finished = metrics[metrics["epoch"] == PAPER.epochs]
     assert sorted(finished["run"]) == sorted(run.id for run in PAPER.runs())
     assert len(finished) == 1110
@@ -58,10 +53,9 @@ def test_all_of_the_papers_study_is_there(merged: Path) -> None:
             assert {"torch", "device", "precision", "command", "date", "seconds"} <= set(entry)
 
 
-def test_every_step_is_accounted_for(merged: Path) -> None:
+def test_every_step_is_accounted_for(paper: Results) -> None:
     """Steps follow from batch size and epoch; arms taken are at most the steps of an epoch."""
-    with Store.open(merged) as store:
-        metrics, arms = store.metrics(), store.arms()
+    metrics, arms = paper.metrics, paper.arms
     per_epoch = 50_000 // metrics["batch_size"]
     assert (metrics["steps"] == per_epoch * metrics["epoch"]).all()
     taken = arms.groupby(["run", "epoch"])["count"].sum()
@@ -70,10 +64,9 @@ def test_every_step_is_accounted_for(merged: Path) -> None:
     assert (rows["trials"] >= 1).all()
 
 
-def test_medians_at_the_end(merged: Path) -> None:
+def test_medians_at_the_end(paper: Results) -> None:
     """Recomputed from the rows: what the README says of them."""
-    with Store.open(merged) as store:
-        metrics = store.metrics()
+    metrics = paper.metrics
     last = metrics[metrics["epoch"] == PAPER.epochs]
     medians = last.groupby(["algorithm", "batch_size"])["train_nll"].median().unstack("algorithm")
     assert isinstance(medians, pd.DataFrame)
@@ -86,10 +79,10 @@ def test_medians_at_the_end(merged: Path) -> None:
     assert last["train_nll"].notna().all()  # no run diverged
 
 
-def test_the_units_took_what_the_readme_says(merged: Path) -> None:
-    with Store.open(merged) as store:
-        seconds = [entry["seconds"] for done in store.provenance().values() for entry in done]
-    assert origin_of(load_results(shipped())).minutes == pytest.approx(sum(seconds) / 60)
+def test_the_units_took_what_the_readme_says(paper: Results) -> None:
+    document = json.loads((shipped() / "provenance.json").read_text(encoding="utf-8"))
+    seconds = [entry["seconds"] for done in document["units"].values() for entry in done]
+    assert origin_of(paper).minutes == pytest.approx(sum(seconds) / 60)
 
 
 def test_timings_of_single_runs() -> None:
@@ -108,10 +101,9 @@ def test_timings_of_single_runs() -> None:
 CELLS = (("sgd", 0), ("adadelta", 0), ("ducb", 100), ("ducb", 300), ("ducb", 500))
 
 
-def test_curves_are_of_the_twelve_runs_of_figure_2(merged: Path) -> None:
+def test_curves_are_of_the_twelve_runs_of_figure_2(paper: Results) -> None:
     """One of each adaptive algorithm and batch size, and SGD's two best in retrospect, against the clock."""
-    with Store.open(merged) as store:
-        best = best_sgd(store.metrics())
+    best = best_sgd(paper.metrics)
     curves = pd.read_parquet(shipped() / "curves.parquet")
     adaptive = [f"{name}-b{size}-s0" for name in ("adadelta", "ducb") for size in PAPER.batch_sizes]
     assert sorted(curves["run"].unique()) == sorted([*adaptive, *best])
@@ -184,7 +176,7 @@ def test_the_benchmark_is_of_full_size_and_undamaged() -> None:
     assert [result.run.id for result in results if result.state in ("damaged", "outdated")] == []
     assert all({"torch", "device", "command", "date"} <= set(result.origin) for result in results)
     assert len({result.run.id for result in results}) == len(results)
-    check_together([], results, str(BENCHMARKED.parent))
+    check_together(results, str(BENCHMARKED.parent))
 
 
 def test_the_wheel_brings_them_along(tmp_path: Path) -> None:
@@ -198,7 +190,7 @@ def test_the_wheel_brings_them_along(tmp_path: Path) -> None:
         assert "hotswap/py.typed" in archive.namelist()
         inside = {name.removeprefix("hotswap/") for name in archive.namelist() if "/results/tuning_free/" in name}
     assert inside == {str(path.relative_to(root)) for path in (root / "results" / "tuning_free").iterdir()}
-    code = "from hotswap.studies.exchange.shipped import shipped; print(shipped())"
+    code = "from hotswap.store.shipped import shipped; print(shipped())"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, cwd=tmp_path / "installed", check=True, capture_output=True, text=True)
     assert Path(found.stdout.strip()) == tmp_path / "installed" / "hotswap" / "results" / "paper"

@@ -45,7 +45,7 @@ def test_what_is_said_waits_for_what_is_being_printed() -> None:
         deadline = time.monotonic() + PATIENCE
         while not said and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert said == ["Stopping after this run; once more to stop at once."]
+        assert said == ["Stopping after this run, or in 8 s; once more to stop at once."]
         with pytest.raises(KeyboardInterrupt):
             signalled()
     assert received == [signal.SIGINT]

@@ -97,7 +97,7 @@ momentum = [0.9]
 
 
 def walk_of_a_study() -> Walk:
-    """A whole study, from its file to its ledger."""
+    """A whole study, from its file to its folder."""
     import hotswap.studies  # noqa: F401, PLC0415  # what happens while it is imported is no part of the walk
     from hotswap.cli import app  # noqa: PLC0415
 

@@ -25,6 +25,12 @@ def measured() -> dict[str, Any]:
     return file
 
 
+def folder() -> dict[str, float]:
+    """What was stored how fast; files of before 2026-11-19 call it the keeper."""
+    found: dict[str, float] = measured().get("folder") or measured()["keeper"]
+    return found
+
+
 def efficiency() -> str:
     """1, 2 and 4 workers beside the same in turn."""
     rows = [
@@ -46,8 +52,8 @@ def overhead() -> str:
 
 
 def rows_per_second() -> str:
-    """That the keeper takes."""
-    return f"{_round(measured()['keeper']['per_second']):,}"
+    """That the command stores."""
+    return f"{_round(folder()['per_second']):,}"
 
 
 def sleepers() -> str:
@@ -70,7 +76,6 @@ def seconds_per_run() -> float:
 
 def scale() -> str:
     """Studies of a thousand, a hundred thousand and ten million runs."""
-    keeper = measured()["keeper"]
     lines = []
     for power in (3, 5, 7):
         runs = 10**power
@@ -82,21 +87,21 @@ def scale() -> str:
                 f"{_round(hours):,}" if hours >= 1 else f"{hours:.1f}",
                 f"{_round(max(1.0, hours * PRICE)):,}",
                 f"{_round(rows):,}",
-                _size(rows * keeper["bytes_per_row"]),
-                _time(rows / keeper["per_second"]),
+                _size(rows * folder()["bytes_per_row"]),
+                _time(rows / folder()["per_second"]),
                 _time(runs * measured()["planning"]),
-                _time(rows * keeper["read_million"] / 1e6),
+                _time(rows * folder()["read_million"] / 1e6),
                 _time(runs / len(PAPER.runs()) * measured()["reporting"]),
             )
         )
-    headings = ("runs", "GPU hours", "dollars", "rows", "ledger", "writing it", "planning", "reading it", "report")
+    headings = ("runs", "GPU hours", "dollars", "rows", "folder", "writing it", "planning", "reading it", "report")
     return table(headings, lines)
 
 
-def gpus_per_keeper() -> str:
-    """How many GPUs one keeper can serve."""
+def gpus_per_command() -> str:
+    """How many GPUs one command can serve."""
     each = len(PAPER.recorded_epochs()) / seconds_per_run()
-    return f"about {_round(measured()['keeper']['per_second'] / each):,}"
+    return f"about {_round(folder()['per_second'] / each):,}"
 
 
 def file(name: str) -> str:
@@ -130,6 +135,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cluster sleepers": sleepers,
     "gpu price": lambda: f"{PRICE:g} dollars",
     "scale": scale,
-    "gpus per keeper": gpus_per_keeper,
+    "gpus per command": gpus_per_command,
     **{f"file {name}": (lambda name=name: file(name)) for name in FILES},
 }

@@ -34,7 +34,7 @@ from hotswap.bench.runs import Result, troubles
 from hotswap.bench.scores import Score, overall, reported, scores, untrained
 from hotswap.report.figures import save
 from hotswap.report.tables import markdown
-from hotswap.studies.exchange.shipped import BENCHMARK
+from hotswap.store.shipped import BENCHMARK
 
 PICTURES = ROOT / "docs" / "pictures"
 RIVALS = ("adamw", "adamw_cosine", "schedule_free", "prodigy")

@@ -73,14 +73,13 @@ def whole() -> dict[str, Result]:
 
 
 class Pretending:
-    """Makes results up; the better, the larger the number of a configuration of the search."""
+    """Makes results up in the place of `train_run`; the better, the larger the number of a configuration searched."""
 
-    def __init__(self, jobs: int = 1, fate: Callable[[Run], State] = lambda _: "finished") -> None:
-        self.jobs, self.fate = jobs, fate
+    def __init__(self, fate: Callable[[Run], State] = lambda _: "finished") -> None:
+        self.fate = fate
         self.asked: list[str] = []
-        self.stopped = False
 
-    def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
+    def __call__(self, work: object, run: Run, stopping: object, tell: Callable[[Run, Point], None]) -> Result:
         self.asked.append(run.id)
         number = int(run.configuration[-2:]) if run.configuration.startswith("sobol") else 0
         result = made(
@@ -92,11 +91,8 @@ class Pretending:
             state=self.fate(run),
         )
         for point in result.points:
-            watch(point)
+            tell(run, point)
         return result
-
-    def stop(self) -> None:
-        self.stopped = True
 
 
 class Silent:
@@ -117,7 +113,7 @@ class Silent:
     def begins(self, run: Run) -> None:
         pass
 
-    def measured(self, run: Run, point: Point) -> None:
+    def measured(self, run: str, percent: int) -> None:
         self.points += 1
 
     def ends(self, result: Result) -> None:

@@ -6,26 +6,21 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from hotswap.bench import clustered
-from hotswap.bench.exchange import export_results
 from hotswap.bench.methods import METHODS
-from hotswap.bench.running import BenchOptions
-from hotswap.bench.runs import State
+from hotswap.bench.runs import Result, State
 from hotswap.bench.store import BenchStore
-from hotswap.bench.workers import Workers
 from hotswap.bench.workloads import WORKLOADS
 from hotswap.cli import app
 from hotswap.cli.bench import SizeName, _options
-from hotswap.cluster import joining
-from hotswap.errors import HotSwapError, SettingError, StudyError
+from hotswap.errors import HotSwapError, StudyError
+from hotswap.work import Here
 from tests.bench.helpers import Pretending, made
 from tests.bench.test_report import whole
 from tests.children import PATIENCE, child, hotswap_command
@@ -45,7 +40,7 @@ def invoke(*words: str) -> str:
 def test_help_teaches() -> None:
     shown = invoke("bench", "--help")
     assert "at the same cost" in shown
-    assert all(name in shown for name in ("run", "status", "report", "list", "export", "import"))
+    assert all(name in shown for name in ("run", "status", "report", "list", "export"))
     assert "goes on" in invoke("bench", "run", "--help") or "go on" in invoke("bench", "run", "--help")
 
 
@@ -78,48 +73,8 @@ def test_a_workload_for_a_gpu_is_warned_of_on_a_cpu(
 
 
 def test_runs_that_could_not_be_compared_are_not_trained(tmp_path: Path) -> None:
-    with BenchStore.create(tmp_path, "smoke") as store:
-        store.record([made("recurrent_text", "adamw", python="3.0.0", device="CPU")])
+    BenchStore.create(tmp_path, "smoke").record([made("recurrent_text", "adamw", python="3.0.0", device="CPU")])
     words = ("bench", "run", "--size", "smoke", "--workload", "recurrent_text", "--method", "adamw")
-    with pytest.raises(StudyError, match=r"trained on the sources of Python 3\.0\.0; here"):
-        invoke(*words, "--out", str(tmp_path))
-
-
-@pytest.fixture
-def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """In place of a cluster, which trains one run; the devices that it was asked for."""
-    devices: list[str] = []
-
-    @contextmanager
-    def joined(*_: object) -> Iterator[None]:
-        yield None
-
-    def trained(store: BenchStore, options: BenchOptions, data: object, device: str, *_: object) -> bool:
-        result = made(options.workloads[0], "adamw")
-        store.record([replace(result, run=replace(result.run, size=store.size))])
-        devices.append(device)
-        return False
-
-    monkeypatch.setattr(joining, "join", joined)
-    monkeypatch.setattr(clustered, "run_bench_on_cluster", trained)
-    monkeypatch.setattr(clustered, "load_datasets", lambda *_: {})
-    return devices
-
-
-def test_on_a_cluster_with_gpus_it_is_their_workloads_that_are_told_of(tmp_path: Path, no_cluster: list[str]) -> None:
-    words = ("bench", "run", "--on", "ray", "--per-unit", "gpu=1", "--method", "adamw")
-    shown = invoke(*words, "--out", str(tmp_path))
-    assert no_cluster == ["cuda"]
-    assert shown.count("On cuda: ") == 1
-    assert "On cpu" not in shown
-    assert "Not everything has ended: 1 finished, 5 left." in shown
-
-
-@pytest.mark.usefixtures("no_cluster")
-def test_runs_that_could_not_be_compared_are_not_sent_to_a_cluster(tmp_path: Path) -> None:
-    with BenchStore.create(tmp_path, "smoke") as store:
-        store.record([made("recurrent_text", "adamw", python="3.0.0", device="CPU")])
-    words = ("bench", "run", "--on", "ray", "--size", "smoke", "--workload", "recurrent_text", "--method", "adamw")
     with pytest.raises(StudyError, match=r"trained on the sources of Python 3\.0\.0; here"):
         invoke(*words, "--out", str(tmp_path))
 
@@ -140,48 +95,25 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     )
     assert (tmp_path / "report" / f"workload-{W}.png").exists()
     invoke("bench", "export", folder, str(tmp_path / "tables"))
-    merged = str(tmp_path / "merged")
-    assert "5 runs are new" in invoke("bench", "import", merged, str(tmp_path / "tables"), "--size", "smoke")
     shown = invoke("bench", "report", str(tmp_path / "tables"), "--out", str(tmp_path / "report"))
     assert "Wrote 4 files" in shown
-    with pytest.raises(StudyError, match="holds exported tables; `hotswap bench import DIR"):
-        invoke("bench", "status", str(tmp_path / "tables"))
+    assert "5 of 5 runs" in invoke("bench", "status", str(tmp_path / "tables"), "--workload", W, "--method", "adamw")
+    assert "finished after" not in invoke(*RUN, str(tmp_path / "tables"))  # a benchmark begins with tables
 
 
-def test_what_is_refused_makes_no_folder(tmp_path: Path) -> None:
-    with BenchStore.create(tmp_path / "bench", "smoke") as store:
-        store.record([made("recurrent_text", "adamw", seed, python=f"3.0.{seed}", device="CPU") for seed in range(2)])
-        export_results(store, tmp_path / "tables")
+def test_what_cannot_be_compared_is_not_exported(tmp_path: Path) -> None:
+    store = BenchStore.create(tmp_path / "bench", "smoke")
+    store.record([made("recurrent_text", "adamw", seed, python=f"3.0.{seed}", device="CPU") for seed in range(2)])
     with pytest.raises(StudyError, match="cannot be compared"):
-        invoke("bench", "import", str(tmp_path / "new"), str(tmp_path / "tables"))
-    with pytest.raises(StudyError, match="is of size smoke"):
-        invoke("bench", "import", str(tmp_path / "new"), str(tmp_path / "tables"), "--size", "full")
-    assert not (tmp_path / "new").exists()
-
-
-def test_an_import_takes_its_size_from_the_tables_and_says_what_is_wrong_with_them(tmp_path: Path) -> None:
-    with BenchStore.create(tmp_path / "bench", "smoke") as store:
-        store.record([replace(made(W, "adamw"), version=0), made(W, "sgd")])
-        export_results(store, tmp_path / "tables")
-    shown = invoke("bench", "import", str(tmp_path / "new"), str(tmp_path / "tables"))
-    assert "2 runs are new" in shown
-    assert "1 in it is outdated; see: hotswap bench status" in shown
-    with BenchStore.open(tmp_path / "new") as store:
-        assert store.size == "smoke"
-    with pytest.raises(SettingError, match="holds a benchmark of size smoke, not full; leave --size out"):
-        invoke("bench", "import", str(tmp_path / "new"), str(tmp_path / "tables"), "--size", "full")
-    with pytest.raises(
-        StudyError, match=r"is a benchmark's own folder; `hotswap bench export .* OUT` writes its tables"
-    ):
-        invoke("bench", "import", str(tmp_path / "other"), str(tmp_path / "bench"))
-    assert not (tmp_path / "other").exists()
+        invoke("bench", "export", str(tmp_path / "bench"), str(tmp_path / "tables"))
+    assert not (tmp_path / "tables").exists()
 
 
 def test_a_status_is_of_what_has_begun_and_names_strangers(tmp_path: Path) -> None:
     stranger = made(W, "sgd")
-    with BenchStore.create(tmp_path, "smoke") as store:
-        store.record([made(W, "adamw"), made("autoencoder", "dog", state="missing")])
-        store.record([replace(stranger, run=replace(stranger.run, method="mine"))])
+    store = BenchStore.create(tmp_path, "smoke")
+    store.record([made(W, "adamw"), made("autoencoder", "dog", state="missing")])
+    store.record([replace(stranger, run=replace(stranger.run, method="mine"))])
     shown = invoke("bench", "status", str(tmp_path))
     assert "1 of 10 runs that are known so far have ended" in shown
     assert "1 is of workloads or methods that are not known here" in shown
@@ -193,6 +125,12 @@ def test_a_status_is_of_what_has_begun_and_names_strangers(tmp_path: Path) -> No
     assert "trained for 0.0 min" in invoke("bench", "status", str(tmp_path), "--workload", "paper_network")
 
 
+def done(result: Result) -> Future[Result]:
+    future: Future[Result] = Future()
+    future.set_result(result)
+    return future
+
+
 @pytest.mark.parametrize(
     ("state", "told"),
     [
@@ -202,15 +140,14 @@ def test_a_status_is_of_what_has_begun_and_names_strangers(tmp_path: Path) -> No
     ],
 )
 def test_what_became_of_runs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: State, told: str) -> None:
-    monkeypatch.setattr(Workers, "train", lambda _, run, watch: Pretending(fate=lambda _: state).train(run, watch))
+    pretending = Pretending(lambda _: state)
+    monkeypatch.setattr(Here, "submit", lambda _, run: done(pretending(None, run, None, lambda *_: None)))
     assert told in invoke(*RUN, str(tmp_path))
 
 
 def test_a_report_prints_scores(tmp_path: Path) -> None:
-    with BenchStore.create(tmp_path / "bench", "smoke") as store:
-        store.record(
-            [*whole().values(), *(made("paper_network", "adamw", s, curve=[1.0, *[0.01] * 13]) for s in range(5))]
-        )
+    easy = (made("paper_network", "adamw", seed, curve=[1.0, *[0.01] * 13]) for seed in range(5))
+    BenchStore.create(tmp_path / "bench", "smoke").record([*whole().values(), *easy])
     shown = invoke("bench", "report", str(tmp_path / "bench"), "--out", str(tmp_path / "report"))
     assert "geometric mean" in shown
     assert "paper_network is too easy: AdamW's default reaches its reference" in shown
@@ -229,7 +166,6 @@ def test_a_report_prints_scores(tmp_path: Path) -> None:
         (("status", "x"), "x holds no benchmark"),
         (("report", "x"), "x holds no benchmark"),
         (("export", "x", "y"), "x holds no benchmark"),
-        (("import", "x", "y"), "y is not a folder that"),
     ],
 )
 def test_mistakes_are_sentences_and_change_nothing(
@@ -263,10 +199,8 @@ def test_methods_and_workloads_of_ones_own(tmp_path: Path) -> None:
 def waiting_for(folder: Path, count: int) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        if (folder / "ledger.sqlite").exists():
-            with BenchStore.open(folder) as store:
-                if len(store.results()) >= count:
-                    return
+        if (folder / "about.hotswap").exists() and len(BenchStore.open(folder).results()) >= count:
+            return
         time.sleep(0.05)
     pytest.fail("nothing was trained")
 
@@ -281,11 +215,9 @@ def test_stopped_by_a_signal_it_goes_on(tmp_path: Path, how: signal.Signals) -> 
     assert "Traceback" not in said
     if how == signal.SIGINT:
         assert "Run the same command again to go on" in said
-    with BenchStore.open(tmp_path) as store:
-        before = store.results()
+    before = BenchStore.open(tmp_path).results()
     assert 1 <= len(before) < 5
     invoke(*RUN, str(tmp_path))
-    with BenchStore.open(tmp_path) as store:
-        after = store.results()
+    after = BenchStore.open(tmp_path).results()
     assert len(after) == 5
     assert all(after[name] == result for name, result in before.items())

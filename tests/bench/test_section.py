@@ -25,8 +25,8 @@ from hotswap.bench.store import BenchStore
 from hotswap.cli.report import _benchmark
 from hotswap.errors import StudyError
 from hotswap.report.page import render_benchmark
-from hotswap.studies.exchange import shipped as places
-from hotswap.studies.exchange.shipped import BENCHMARK, shipped
+from hotswap.store import shipped as places
+from hotswap.store.shipped import BENCHMARK, shipped
 from tests.bench.helpers import by_id, made, whole
 
 W, V = "paper_network", "autoencoder"
@@ -38,9 +38,9 @@ SCORE = Score(
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench")
-    with BenchStore.create(folder / "bench", "smoke") as store:
-        store.record(whole().values())
-        export_results(store, folder / "tables")
+    store = BenchStore.create(folder / "bench", "smoke")
+    store.record(whole().values())
+    export_results(store, folder / "tables")
     return folder / "tables"
 
 

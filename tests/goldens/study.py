@@ -24,8 +24,9 @@ from hotswap.studies import (
     StudySpec,
     VsgdFamily,
 )
-from hotswap.studies.running.train import RunOptions, run_study
-from hotswap.studies.storage.store import Store
+from hotswap.studies.folder import Store
+from hotswap.studies.run import run_study
+from hotswap.studies.training import RunOptions
 
 FILE = Path(__file__).parent / "study.json"
 
@@ -74,8 +75,9 @@ class Silent:
 
 def measured(study: StudySpec) -> dict[str, dict[str, list[float]]]:
     """By run and by column, what the study measured at each of its recorded epochs."""
-    with TemporaryDirectory() as folder, Store.create(folder, study, precision="fp64") as store:
-        assert run_study(store, study, load(study.dataset), RunOptions(precision="fp64"), Silent())
+    with TemporaryDirectory() as folder:
+        store = Store.create(folder, study, precision="fp64")
+        assert not run_study(store, study, load(study.dataset), RunOptions(precision="fp64"), Silent()).left
         table = store.metrics().sort_values(["run", "epoch"])
     return {str(run): {name: [float(x) for x in rows[name]] for name in MEASURED} for run, rows in table.groupby("run")}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from hotswap.report.results import Results
-from hotswap.studies.exchange.table_files import TIMING_COLUMNS
-from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
+from hotswap.store.tables import TIMING_COLUMNS
+from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
 
 LAST = 500
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,29 +16,30 @@ from hotswap.report.origin import origin_of
 from hotswap.report.results import load_results
 from hotswap.report.summaries import chosen, trials_per_step
 from hotswap.report.write import write_report
-from hotswap.studies.exchange.merge import export
-from hotswap.studies.exchange.shipped import shipped
-from hotswap.studies.running.train import RunOptions, run_study
-from hotswap.studies.storage.rows import METRIC_COLUMNS
-from hotswap.studies.storage.store import Store
+from hotswap.store import read_record, write_record
+from hotswap.store.shipped import shipped
+from hotswap.studies.export import export
+from hotswap.studies.folder import Store
+from hotswap.studies.rows import METRIC_COLUMNS
+from hotswap.studies.run import run_study
+from hotswap.studies.training import RunOptions
 from tests.report.made_up import results, row
-from tests.studies.running.test_train import TOY, Quiet
+from tests.studies.test_training import TOY, Quiet
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study, small."""
     folder = tmp_path_factory.mktemp("report") / "study"
-    with Store.create(folder, TOY, precision="fp32") as store:
-        run_study(store, TOY, load_digits(), RunOptions(), Quiet())
+    run_study(Store.create(folder, TOY, precision="fp32"), TOY, load_digits(), RunOptions(), Quiet())
     return folder
 
 
 def test_folder_bundle_and_table_hold_the_same(study: Path, tmp_path: Path) -> None:
-    with Store.open(study) as store:
-        export(store, tmp_path / "bundle")
-        export(store, tmp_path / "table.parquet")
-        export(store, tmp_path / "again.csv")
+    store = Store.open(study)
+    export(store, tmp_path / "bundle")
+    export(store, tmp_path / "table.parquet")
+    export(store, tmp_path / "again.csv")
     first = load_results(study)
     for place in ("bundle", "table.parquet", "again.csv"):
         other = load_results(tmp_path / place)
@@ -63,7 +62,8 @@ def test_the_bandits_choices_add_up(study: Path) -> None:
 
 
 def test_an_unfinished_study_says_what_is_missing(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "s", TOY, precision="fp32") as store, pytest.raises(KeyboardInterrupt):
+    store = Store.create(tmp_path / "s", TOY, precision="fp32")
+    with pytest.raises(KeyboardInterrupt):
         run_study(store, TOY, load_digits(), RunOptions(), Quiet(stop_at=3))
     results = load_results(tmp_path / "s")
     assert results.missing[0].startswith(f"0 of {len(TOY.runs())} runs have reached epoch 6")
@@ -114,11 +114,17 @@ def test_a_table_that_was_changed_is_shown_with_a_warning(tmp_path: Path) -> Non
     assert len(results.metrics)
 
 
-def test_a_damaged_ledger(study: Path, tmp_path: Path) -> None:
-    (tmp_path / "ledger.sqlite").write_bytes((study / "ledger.sqlite").read_bytes()[:3000])
+def test_a_damaged_folder(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "about.hotswap").write_bytes((study / "about.hotswap").read_bytes()[:300])
     results = load_results(tmp_path)
     assert results.metrics.empty
     assert results.missing
+
+
+def changed(folder: Path, old: str, new: str) -> None:
+    """Change words in every file of a study's folder, whose digests are right then."""
+    for file in (folder / "about.hotswap", *(folder / "units").iterdir()):
+        write_record(file, json.loads(json.dumps(read_record(file)).replace(old, new)))
 
 
 def with_strangers(folder: Path) -> Path:
@@ -168,9 +174,7 @@ def test_further_columns_of_numbers_are_read(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("coarse")
 def test_a_folder_of_which_one_algorithm_is_not_registered(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study, tmp_path / "study")
-    with closing(sqlite3.connect(tmp_path / "study" / "ledger.sqlite")) as ledger, ledger:
-        ledger.execute("UPDATE specs SET spec = replace(spec, '\"adadelta\"', '\"mine\"')")
-        ledger.execute("UPDATE runs SET algorithm = 'mine' WHERE algorithm = 'adadelta'")
+    changed(tmp_path / "study", '"adadelta"', '"mine"')
     found = load_results(tmp_path / "study")
     assert "mine" in set(found.metrics["algorithm"])
     assert any("The algorithm 'mine' is not known here" in sentence for sentence in found.missing)
@@ -196,8 +200,7 @@ def test_runs_of_another_precision_take_the_place_of_ours() -> None:
 def test_a_folder_whose_network_is_not_registered(study: Path, tmp_path: Path) -> None:
     """Measurements do not need the network: they are shown, and a sentence says what to load."""
     shutil.copytree(study, tmp_path / "study")
-    with closing(sqlite3.connect(tmp_path / "study" / "ledger.sqlite")) as ledger, ledger:
-        ledger.execute('UPDATE specs SET spec = replace(spec, \'"network": {\', \'"network": {"name": "mine", \')')
+    changed(tmp_path / "study", '"network": {', '"network": {"name": "mine", ')
     found = load_results(tmp_path / "study")
     pd.testing.assert_frame_equal(found.metrics, load_results(study).metrics)
     assert any("there is no network 'mine'" in said and "hotswap --load FILE" in said for said in found.missing)

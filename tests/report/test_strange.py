@@ -15,8 +15,8 @@ import pytest
 
 from hotswap.report import judge, load_results, write, write_report
 from hotswap.report.results import Results
+from hotswap.store.shipped import shipped
 from hotswap.studies import PAPER, SgdFamily
-from hotswap.studies.exchange.shipped import shipped
 from tests.report.made_up import results, timed
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]

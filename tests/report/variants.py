@@ -10,8 +10,9 @@ from typing import Any
 from hotswap.data import load_digits
 from hotswap.report.results import Results
 from hotswap.studies import EXTENSIONS, PAPER, AdaDeltaFamily, NetworkSpec, SgdFamily, StudySpec
-from hotswap.studies.running.train import RunOptions, run_study
-from hotswap.studies.storage.store import Store
+from hotswap.studies.folder import Store
+from hotswap.studies.run import run_study
+from hotswap.studies.training import RunOptions
 from tests.report.made_up import results, row
 
 TRAINED = ("paper", "ucb1", "every_5", "no_search", "adam_07_armijo", "judged_by_half", "momenta")
@@ -42,8 +43,8 @@ class Silent:
 
 
 def train_small(folder: Path) -> Path:
-    with Store.create(folder, SMALL, precision="fp32", dtype="float32") as store:
-        assert run_study(store, SMALL, load_digits(), RunOptions(), Silent())
+    store = Store.create(folder, SMALL, precision="fp32", dtype="float32")
+    assert not run_study(store, SMALL, load_digits(), RunOptions(), Silent()).left
     return folder
 
 

@@ -75,25 +75,21 @@ def check_before_running(store: BenchStore, options: BenchOptions, device: str) 
             )
 
 
-def check_together(known: Iterable[Result], new: Iterable[Result], where: str) -> None:
-    """Make sure that new runs of a workload were trained as those that are known, and as each other.
+def check_together(results: Iterable[Result], where: str) -> None:
+    """Make sure that the runs of each workload were trained alike.
 
     Raises:
-        StudyError: Those of one were not; `where` says what would hold them.
+        StudyError: Those of one were not; `where` says what has them.
     """
-    there = _seen(known)
-    for workload, seen in _seen(new).items():
-        others, strange = there.get(workload, set()), []
+    for workload, seen in _seen(results).items():
+        others: set[Circumstances] = set()
         for one in sorted(seen, key=lambda one: (not one.text, one)):  # those that say what their text is come first
             if others and not one.agree_with(others):
-                strange.append(one)
-            else:
-                others.add(one)
-        if strange:
-            raise StudyError(
-                f"{where} would have runs of {workload} that cannot be compared: some were trained {_listed(others)}, "
-                f"others {_listed(strange)}. Nothing was changed; leave some of them out."
-            )
+                raise StudyError(
+                    f"{where} has runs of {workload} that cannot be compared: some were trained {_listed(others)}, "
+                    f"others {one}. Move the files of the ones or of the others out of the folder."
+                )
+            others.add(one)
 
 
 def _seen(results: Iterable[Result]) -> dict[str, set[Circumstances]]:

@@ -3,58 +3,38 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
+
+import torch
 
 from hotswap.bench.methods import METHODS
 from hotswap.bench.plan import wanted
 from hotswap.bench.runs import SETTLED, Point, Result, Run
-from hotswap.bench.store import BenchStore
-from hotswap.bench.training import train
+from hotswap.bench.store import WAITING, BenchStore
+from hotswap.bench.training import training
 from hotswap.bench.workloads import WORKLOADS, Size
-from hotswap.errors import UnitTaken
-from hotswap.studies.running.origin import occasion
+from hotswap.data import Dataset, load
+from hotswap.data.registry import hand_over
+from hotswap.errors import DataError
+from hotswap.extensions import loaded_texts
+from hotswap.store import Folder, occasion
+from hotswap.store.folder import ABOUT
+from hotswap.work import InThisProcess, Place, Setting, UnitError, do_all
+from hotswap.work import Unit as Named
 
-__all__ = ["BenchOptions", "Here", "Trainer", "Watcher", "killed", "left", "run_bench"]
-
-GLANCE = 0.2
-"""Seconds between two looks at whether to stop."""
-
-
-class Trainer(Protocol):
-    """Trains runs, here or elsewhere. It is asked by as many threads at a time as it has `jobs`."""
-
-    jobs: int
-
-    def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
-        """Train a run; whatever happens, there is a result that says so."""
-
-    def stop(self) -> None:
-        """Give up what is being trained; results of it do not matter."""
-
-
-class Here:
-    """Trains in this process, one run at a time."""
-
-    jobs = 1
-
-    def __init__(self, device: str = "cpu") -> None:
-        self.device = device
-
-    def train(self, run: Run, watch: Callable[[Point], None]) -> Result:
-        """See `Trainer`."""
-        return train(run, self.device, watch)
-
-    def stop(self) -> None:
-        """See `Trainer`. There is nobody to stop."""
+__all__ = ["BenchOptions", "BenchWork", "Watcher", "left", "load_datasets", "run_bench", "train_run"]
 
 
 class Watcher(Protocol):
-    """Receives the progress, to show it. Its methods are called by several threads."""
+    """Receives the progress, to show it."""
 
     def say(self, text: str) -> None:
         """Something a person should read."""
@@ -65,7 +45,7 @@ class Watcher(Protocol):
     def begins(self, run: Run) -> None:
         """A run begins."""
 
-    def measured(self, run: Run, point: Point) -> None:
+    def measured(self, run: str, percent: int) -> None:
         """It has come so far."""
 
     def ends(self, result: Result) -> None:
@@ -101,86 +81,188 @@ def left(
     return [run for run in runs if is_left(run)], len(runs)
 
 
-def killed(run: Run, reason: str, points: Sequence[Point]) -> Result:
-    """What is left of a run whose process has died, after these measurements."""
-    settings = dict(METHODS[run.method]().configuration(run.configuration).settings)
-    return Result(run, "killed", reason, tuple(points), 0, WORKLOADS[run.workload].version, settings)
+def load_datasets(workloads: Iterable[str], size: Size, report: Callable[[str], None]) -> dict[str, Dataset]:
+    """By name, the data sets of some workloads: nodes of a cluster need not have them.
+
+    One that cannot be had here is left out. Nodes may have it; if not, the rows of its runs say so.
+    """
+    names = {WORKLOADS[workload].data[size] for workload in workloads if size in WORKLOADS[workload].data}
+    found = {}
+    for name in sorted(names):
+        try:
+            found[name] = load(name, report=report)
+        except DataError as error:
+            report(f"{name} is not sent to the nodes, which may have it: {error}")
+    return found
 
 
 def run_bench(
     store: BenchStore,
     options: BenchOptions,
-    trainer: Trainer,
+    device: str,
     watcher: Watcher,
     asked_to_stop: Callable[[], bool] = lambda: False,
+    *,
+    elsewhere: Callable[[Setting], Place] | None = None,
+    threads: int = 1,
+    data: Mapping[str, Dataset] | None = None,
 ) -> bool:
     """Train every run that is not there and that no other process has; True if nothing is left then.
 
-    `asked_to_stop` is called all the time; once it returns True, no run begins any more.
+    Args:
+        store: The benchmark's folder.
+        options: What to run.
+        device: On which device.
+        watcher: Is told of the progress.
+        asked_to_stop: Once it returns True, the runs that are under way are given up.
+        elsewhere: Makes the place where runs are trained, if that is not this process.
+        threads: In how many threads a run is trained elsewhere.
+        data: The data sets that other processes are given; those that are not there they load.
     """
-    session = _Session(store, options, trainer, watcher)
-    deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
-    with ThreadPoolExecutor(trainer.jobs) as threads:
+    work = BenchWork(store.folder.resolve(), device, dict(data or {}))
+    place: Place
+    if elsewhere is None:
+        tell: Callable[[Run, Point], None] = lambda run, point: watcher.measured(run.id, point.percent)  # noqa: E731
+        place = InThisProcess(lambda shared, run, stop: train_run(shared, run, stop, tell), work, asked_to_stop)
+    else:
+        place = elsewhere(Setting(train_run, work, threads, loaded_texts()))
+    keeper = _BenchKeeper(store, options, watcher, elsewhere=elsewhere is not None)
+    while (units := keeper.plan()) and not asked_to_stop():
+        do_all(units, place, keeper, asked_to_stop, keeper.plan)
+    return not left(store.results(), store.size, options, keeper.tried)[0]
+
+
+@dataclass(frozen=True)
+class BenchWork:
+    """What all runs of a command share.
+
+    Attributes:
+        folder: The benchmark's, which not every process sees.
+        device: On which runs are trained.
+        data: Data sets by name, which nodes of a cluster need not have.
+        key: One for each command; a process takes the data over once.
+    """
+
+    folder: Path
+    device: str
+    data: Mapping[str, Dataset] = field(repr=False)
+    key: str = field(default_factory=lambda: uuid4().hex)
+
+
+_HANDED_OVER: set[str] = set()
+
+
+def train_run(
+    work: BenchWork, run: Run, stopping: Callable[[], bool], tell: Callable[[Run, Point], None] | None = None
+) -> Result | None:
+    """Train a run in whatever process this is; whatever happens, there is a result that says so. None: it was stopped.
+
+    There are no checkpoints: a run is short, and begins anew.
+    """
+    if tell is None:
+        if work.key not in _HANDED_OVER:
+            hand_over(one.with_own_labels() for one in work.data.values())
+            _HANDED_OVER.add(work.key)
+        _keep_data(run)
+        tell = _noting(work)
+    steps = training(run, work.device)
+    while True:
         try:
-            while session.goes_on(threads, over=asked_to_stop() or time.monotonic() >= deadline):
-                pass
-        except BaseException:
-            trainer.stop()
-            raise
-    return not left(store.results(), store.size, options, session.tried)[0]
+            point = next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            break
+        tell(run, point)
+        if stopping():
+            steps.close()
+            return None
+    if work.device.startswith("cuda"):
+        torch.cuda.empty_cache()  # for processes that share the GPU
+    return result
 
 
-class _Session:
-    """What one command has under way."""
+def _keep_data(run: Run) -> None:
+    """Load the data set of a run once for all runs of this process; where that fails, the run itself will say why."""
+    name = WORKLOADS[run.workload].data.get(run.size)
+    if name is not None:
+        with suppress(Exception):
+            hand_over([replace(load(name), name=name)])  # which is what `load` returns from now on
 
-    def __init__(self, store: BenchStore, options: BenchOptions, trainer: Trainer, watcher: Watcher) -> None:
-        self.store, self.options, self.trainer, self.watcher = store, options, trainer, watcher
+
+def _noting(work: BenchWork) -> Callable[[Run, Point], None]:
+    """Leaves notes in the benchmark's folder, where this process sees it."""
+    folder = Folder(work.folder, {}) if (work.folder / ABOUT).is_file() else None
+    where = f"{socket.gethostname()}, process {os.getpid()}"
+
+    def tell(run: Run, point: Point) -> None:
+        if folder is not None:
+            folder.tell(run.id, percent=point.percent, where=where)
+
+    return tell
+
+
+class _BenchKeeper:
+    """Plans runs, holds them and stores what comes of them. See `hotswap.work.Keeper`."""
+
+    def __init__(self, store: BenchStore, options: BenchOptions, watcher: Watcher, *, elsewhere: bool) -> None:
+        self._store, self._options, self._watcher, self._elsewhere = store, options, watcher, elsewhere
+        minutes = math.inf if options.stop_after is None else options.stop_after
+        self._deadline = time.monotonic() + 60 * minutes
         self.tried: set[str] = set()
-        self.taken: set[str] = set()
-        self.under_way: dict[Future[Result], ExitStack] = {}
-        self.queue = self._plan()
+        self._open: set[str] = set()
+        self._planned: dict[str, str] = {}
 
-    def _plan(self) -> list[Run]:
-        self.known = self.store.results()
-        runs, known = left(self.known, self.store.size, self.options, self.tried | self.taken)
-        elsewhere = sum(name not in self.known or self.known[name].state not in SETTLED for name in self.taken)
-        self.watcher.planned(known - len(runs) - len(self.under_way) - elsewhere, known)
-        return runs
+    def plan(self) -> list[Named]:
+        """The runs that are to be trained and that were not planned before: some follow from results."""
+        results = self._store.results()
+        runs, known = left(results, self._store.size, self._options, self._planned)
+        if time.monotonic() >= self._deadline:
+            runs = []
+        self._planned.update((run.id, _digest(results.get(run.id))) for run in runs)
+        self._open.update(run.id for run in runs)
+        self._watcher.planned(known - len(self._open), known)
+        return [Named(run.id, run) for run in runs]
 
-    def goes_on(self, threads: ThreadPoolExecutor, *, over: bool) -> bool:
-        """Fill what is free, wait a moment, store what has ended; False when all is done."""
-        while not over and self.queue and len(self.under_way) < self.trainer.jobs:
-            self._begin(threads, self.queue.pop(0))
-        if not self.under_way:
-            # Others may have trained what was planned, and more may follow from that.
-            self.queue = self.queue or ([] if over else self._plan())
-            return bool(self.queue) and not over
-        ended, _ = wait(self.under_way, timeout=GLANCE, return_when=FIRST_COMPLETED)
-        for future in ended:
-            with self.under_way.pop(future):  # until it is stored, it is ours
-                result = future.result()
-                self.store.record([replace(result, origin={**result.origin, **occasion()})])
-            self.watcher.ends(result)
-        if ended:
-            self.queue = self._plan()
+    def holding(self, unit: Named) -> AbstractContextManager[None]:
+        return self._store.holding(unit.payload)
+
+    def begins(self, unit: Named) -> bool:
+        if time.monotonic() >= self._deadline:
+            return False
+        if _digest(self._store.results().get(unit.name)) != self._planned[unit.name]:
+            self._open.discard(unit.name)  # another process has trained it since the plan was made
+            return False
+        if self._elsewhere:
+            self._store.units.tell(unit.name, where=WAITING)
+        self.tried.add(unit.name)
+        self._watcher.begins(unit.payload)
         return True
 
-    def _begin(self, threads: ThreadPoolExecutor, run: Run) -> None:
-        holding = ExitStack()
-        try:
-            holding.enter_context(self.store.holding(run))
-        except UnitTaken as taken:
-            self.watcher.say(f"{run.id} is left to {f'process {taken.pid}' if taken.pid else 'another process'}.")
-            self.taken.add(run.id)
-            return
-        if _digest(self.store.results().get(run.id)) != _digest(self.known.get(run.id)):
-            holding.close()  # another process has trained it since the plan was made
-            self.tried.add(run.id)
-            return
-        self.tried.add(run.id)
-        self.watcher.begins(run)
-        work = threads.submit(self.trainer.train, run, lambda point: self.watcher.measured(run, point))
-        self.under_way[work] = holding
+    def look(self, names: Iterable[str]) -> None:
+        for name in names if self._elsewhere else ():
+            percent = self._store.units.note(name).get("percent")
+            if isinstance(percent, int):
+                self._watcher.measured(name, percent)
+
+    def done(self, unit: Named, result: Result) -> None:
+        self._end(replace(result, origin={**result.origin, **occasion()}))
+
+    def stopped(self, unit: Named) -> None:
+        self.tried.discard(unit.name)
+
+    def failed(self, unit: Named, error: UnitError) -> None:
+        run: Run = unit.payload
+        settings = dict(METHODS[run.method]().configuration(run.configuration).settings)
+        reason = " ".join(str(error).split())
+        self._end(Result(run, "killed", reason, (), 0, WORKLOADS[run.workload].version, settings, occasion()))
+
+    def say(self, text: str) -> None:
+        self._watcher.say(text)
+
+    def _end(self, result: Result) -> None:
+        self._store.record([result])
+        self._open.discard(result.run.id)
+        self._watcher.ends(result)
 
 
 def _digest(result: Result | None) -> str:

@@ -22,7 +22,7 @@ from hotswap.bench.workloads.text import fingerprint
 from hotswap.ensemble.precision import full_float32
 from hotswap.errors import DataError, HotSwapError, SettingError
 from hotswap.optim.failures import is_of_the_machine
-from hotswap.studies.running.origin import versions
+from hotswap.store import versions
 
 __all__ = ["train", "training"]
 

@@ -11,10 +11,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from hotswap.cli.bench_clustered import run_bench_on_ray
-from hotswap.cli.bench_watching import UNDER_WAY, BenchWatching
-from hotswap.cli.clustered import Address, OnRay, PerUnitAmounts, Place, check_for_ray
+from hotswap.cli.bench_watching import BenchWatching
 from hotswap.cli.console import err, make_folder, need, out, plain, say
+from hotswap.cli.places import Address, Jobs, On, PerUnitAmounts, Place, place_of
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.errors import SettingError
 
@@ -97,22 +96,19 @@ def _configured(configuration: Configuration) -> str:
 
 @app.command()
 def run(
-    context: typer.Context,
     out_dir: Annotated[Path, typer.Option("--out", help="The benchmark's folder; made if need be.", metavar="DIR")],
     workload: WorkloadNames = None,
     method: MethodNames = None,
     size: Annotated[SizeName, typer.Option(help="Small for a look, or as the benchmark is.")] = SizeName.FULL,
     device: Device = "cpu",
-    jobs: Annotated[int, typer.Option(help="Processes that train side by side.", min=1)] = 1,
     stop_after: Annotated[
         float | None, typer.Option(help="Begin no run after so many minutes.", metavar="MINUTES")
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Train again what has raised an error, too.")
     ] = False,
-    on: Annotated[
-        Place, typer.Option(help="In processes here, or many at once on ray: this machine's, or a cluster's.")
-    ] = Place.HERE,
+    jobs: Jobs = 1,
+    on: On = Place.HERE,
     address: Address = None,
     per_unit: PerUnitAmounts = None,
 ) -> None:
@@ -121,49 +117,42 @@ def run(
     Give the same command again after an interruption: what has ended is kept, and a run that was under way begins anew.
     A method that diverges or fails, and one whose package is missing, has a row that says so. The tuned reference is
     chosen when its search is complete, and is trained then; so is the second configuration of a method that fails.
-    Several processes may work on one folder.
+    Several processes may work on one folder. Tables that were exported count where they lie in DIR.
 
-    With `--on ray`, each run is a unit, that is a task of a Ray cluster, and this command, the only one that writes to
-    the folder, writes down what comes of them. A run whose node or process dies begins anew elsewhere; one whose
-    process has died three times has a row that says so.
+    With `--on ray`, each run is a task of a Ray cluster. A run whose process or node dies begins anew elsewhere.
     """
     from hotswap.bench.comparable import check_before_running
-    from hotswap.bench.running import run_bench
+    from hotswap.bench.running import load_datasets, run_bench
     from hotswap.bench.store import BenchStore
-    from hotswap.bench.workers import Workers
-    from hotswap.studies.running.train import device_named
 
-    def options(on_device: str) -> BenchOptions:
-        return _options(workload, method, on_device, size, retry_failed=retry_failed, stop_after=stop_after)
-
-    try:
-        if on is Place.RAY:
-            if jobs > 1:
-                raise SettingError("--jobs is for processes on this machine; on ray, say what a run has by --per-unit.")
-            complete, signals, chosen = run_bench_on_ray(
-                out_dir, size.value, device, options, OnRay(address, per_unit or ())
-            )
-        else:
-            check_for_ray({"--address": address, "--per-unit": per_unit}, "benchmarks")
-            chosen = options(device)
-            device_named(device)
-            make_folder(out_dir)
-            with (
-                BenchStore.create(out_dir, size.value) as store,
-                BenchWatching() as watching,
-                stopped_by_signals(watching.say, UNDER_WAY) as signals,
-                Workers(jobs, device, context.obj or ()) as workers,
-            ):
-                check_before_running(store, chosen, device)
-                complete = run_bench(store, chosen, workers, watching, lambda: bool(signals))
-    except KeyboardInterrupt:
-        err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
-        raise typer.Exit(130) from None
+    ray_options = {"--address": address, "--per-unit": per_unit}
+    _options(workload, method, device, size, quiet=True)  # what is misspelt is said before a cluster is asked
+    killed = lambda result: result is not None and result.state == "killed"  # noqa: E731  # a GPU that failed stays so
+    with place_of(on, device, jobs, ray_options, always=True, is_spent=killed) as where:
+        chosen = _options(workload, method, where.device, size, retry_failed=retry_failed, stop_after=stop_after)
+        make_folder(out_dir)
+        store = BenchStore.create(out_dir, size.value)
+        check_before_running(store, chosen, where.device)
+        data = load_datasets(chosen.workloads, size.value, say) if on is Place.RAY else {}
+        try:
+            with BenchWatching() as watching, stopped_by_signals(watching.say, "the next measurements") as signals:
+                complete = run_bench(
+                    store,
+                    chosen,
+                    where.device,
+                    watching,
+                    lambda: bool(signals),
+                    elsewhere=where.elsewhere,
+                    threads=where.threads,
+                    data=data,
+                )
+        except KeyboardInterrupt:
+            err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
+            raise typer.Exit(130) from None
     if signals:
-        err.print("Stopped. Run the same command again to go on.")
+        err.print("Stopped. Run the same command again to go on; the runs under way begin anew.")
         raise typer.Exit(128 + signals[0])
-    with BenchStore.open(out_dir) as store:
-        told, settled = _outcome(store.results(), chosen, store.size)
+    told, settled = _outcome(store.results(), chosen, store.size)
     if complete and settled:
         out.print(f"All of it has ended: {told}. Next: hotswap bench report {out_dir} --out FOLDER", soft_wrap=True)
     else:
@@ -196,6 +185,7 @@ def _options(
     *,
     retry_failed: bool = False,
     stop_after: float | None = None,
+    quiet: bool = False,
 ) -> BenchOptions:
     from hotswap.bench.methods import METHODS
     from hotswap.bench.running import BenchOptions
@@ -210,10 +200,15 @@ def _options(
     if not workloads:
         gpu = device.startswith("cuda")
         fitting = [name for name, one in WORKLOADS.items() if size == SizeName.SMOKE or one.wants_gpu == gpu]
-        if len(fitting) < len(WORKLOADS):
+        if len(fitting) < len(WORKLOADS) and not quiet:
             say(f"On {device}: {', '.join(fitting)}. Name others with --workload.")
         workloads = fitting
-    elif device == "cpu" and size == SizeName.FULL and (large := [n for n in workloads if WORKLOADS[n].wants_gpu]):
+    elif (
+        not quiet
+        and device == "cpu"
+        and size == SizeName.FULL
+        and (large := [n for n in workloads if WORKLOADS[n].wants_gpu])
+    ):
         say(f"Meant for a GPU, and slow without one, many minutes a run: {', '.join(large)}.")
     return BenchOptions(
         workloads=list(dict.fromkeys(workloads)),
@@ -284,60 +279,25 @@ def export(
     """Write tidy tables: runs.parquet, one row a run, and points.parquet, one row a measurement."""
     need("pandas", "Exporting writes tables")
     need("pyarrow", "Exporting writes tables")
+    from hotswap.bench.comparable import check_together
     from hotswap.bench.exchange import export_results
     from hotswap.bench.store import BenchStore
 
-    with BenchStore.open(folder) as store:
-        for path in export_results(store, out_dir):
-            out.print(str(path), highlight=False)
-
-
-@app.command("import")
-def import_(
-    folder: BenchFolder,
-    tables: Annotated[list[Path], typer.Argument(help="Exported folders.", metavar="TABLES...")],
-    size: Annotated[
-        SizeName | None, typer.Option(help="Of a benchmark that is not there yet; without it, that of the tables.")
-    ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Where results of a run differ, keep what is there first.")
-    ] = False,
-) -> None:
-    """Put exported tables into a benchmark.
-
-    A benchmark that is not there yet is made. Tables that contradict what is there are refused, and nothing is changed
-    then: machines that round differently come to different results of the same run. With `--keep` what is there first
-    stays, and only what is new is added.
-    """
-    need("pyarrow", "Importing reads tables")
-    from hotswap.bench.exchange import exported, gathered
-    from hotswap.bench.store import BenchStore
-    from hotswap.studies.storage.store import LEDGER
-
-    found = exported(tables)
-    if (folder / LEDGER).is_file():
-        with BenchStore.open(folder) as store:
-            known, made = store.results(), store.size
-        if size is not None and made != size.value:
-            raise SettingError(f"{folder} holds a benchmark of size {made}, not {size.value}; leave --size out.")
-    else:
-        known, made = {}, size.value if size is not None else next((result.run.size for _, result in found), "full")
-    new = gathered(known, made, folder, found, keep=keep)  # what is refused is refused before there is a folder
-    with BenchStore.create(folder, made) as store:
-        store.record(new.values())
-        bad = Counter(result.state for result in store.results().values() if result.state in ("damaged", "outdated"))
-    out.print(f"{len(new)} {'run is' if len(new) == 1 else 'runs are'} new in {folder}.")
-    for state, count in bad.items():
-        out.print(f"{count} in it {'is' if count == 1 else 'are'} {state}; see: hotswap bench status {folder}")
+    store = BenchStore.open(folder)
+    check_together(store.results().values(), str(folder))
+    store.check_whole()
+    for path in export_results(store, out_dir):
+        out.print(str(path), highlight=False)
 
 
 def _results(folder: Path) -> Mapping[str, Result]:
     """What is known of every run, in a benchmark's folder or in exported tables."""
-    from hotswap.bench.exchange import read_results
+    from hotswap.bench.comparable import check_together
     from hotswap.bench.store import BenchStore
-    from hotswap.studies.storage.store import LEDGER
 
-    if not (folder / LEDGER).is_file() and (folder / "runs.parquet").is_file():
-        return {result.run.id: result for result in read_results(folder)}
-    with BenchStore.open(folder) as store:
-        return store.results()
+    store = BenchStore.open(folder)
+    results = store.results()
+    check_together(results.values(), str(folder))
+    for sentence in store.damaged:
+        out.print(plain(sentence), style="yellow", soft_wrap=True)
+    return results

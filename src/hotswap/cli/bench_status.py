@@ -25,10 +25,12 @@ def show_status(folder: Path, workload: Sequence[str] | None, method: Sequence[s
         WORKLOADS.find(name, "--workload")
     for name in method or ():
         METHODS.find(name, "--method")
-    with BenchStore.open(folder) as store:
-        results = store.results()
-        asked = wanted(workload or sorted(WORKLOADS), method or list(METHODS), store.size, results)
-        where = {run.id: place for run in asked if (place := store.running(run)) is not None}
+    store = BenchStore.open(folder)
+    results = store.results()
+    for sentence in store.damaged:
+        out.print(sentence, style="yellow", markup=False, soft_wrap=True)
+    asked = wanted(workload or sorted(WORKLOADS), method or list(METHODS), store.size, results)
+    where = {run.id: place for run in asked if (place := store.running(run)) is not None}
     states = {run.id: "left" if run.id not in results else results[run.id].state for run in asked}
     states.update(dict.fromkeys(where, "running"))
     begun = {_pair(run) for run in asked if states[run.id] != "left"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from hotswap.cli.console import out
 
 if TYPE_CHECKING:
-    from hotswap.bench.runs import Point, Result, Run
+    from hotswap.bench.runs import Result, Run
 
-__all__ = ["UNDER_WAY", "BenchWatching"]
-
-UNDER_WAY = "the runs that are under way"
-"""After what a benchmark stops that is asked to."""
+__all__ = ["BenchWatching"]
 
 
 class BenchWatching:
@@ -32,9 +28,8 @@ class BenchWatching:
         )
         self.progress = Progress(*columns, console=out, disable=not out.is_terminal)
         self.all = self.progress.add_task("all runs", total=None, unit="runs")
-        self.bars: dict[Run, TaskID] = {}
-        self.began: dict[Run, float] = {}
-        self.lock = threading.Lock()
+        self.bars: dict[str, TaskID] = {}
+        self.began: dict[str, float] = {}
 
     def __enter__(self) -> BenchWatching:
         self.progress.start()
@@ -53,29 +48,23 @@ class BenchWatching:
 
     def begins(self, run: Run) -> None:
         """See `Watcher`."""
-        with self.lock:
-            if run in self.bars:  # it was interrupted, and begins anew elsewhere
-                self.progress.remove_task(self.bars[run])
-            self.began[run] = time.monotonic()
-            self.bars[run] = self.progress.add_task(run.id, total=100, unit="%")
+        self.began[run.id] = time.monotonic()
+        self.bars[run.id] = self.progress.add_task(run.id, total=100, unit="%")
 
-    def measured(self, run: Run, point: Point) -> None:
+    def measured(self, run: str, percent: int) -> None:
         """See `Watcher`."""
-        self.progress.update(self.bars[run], completed=point.percent)
+        self.progress.update(self.bars[run], completed=percent)
 
     def ends(self, result: Result) -> None:
         """See `Watcher`."""
-        run = result.run
-        if run not in self.bars:  # it was killed before it began
-            self.begins(run)
-        with self.lock:
-            self.progress.remove_task(self.bars.pop(run))
-            seconds = time.monotonic() - self.began.pop(run)
-            self.progress.advance(self.all)
+        run = result.run.id
+        self.progress.remove_task(self.bars.pop(run))
+        seconds = time.monotonic() - self.began.pop(run)
+        self.progress.advance(self.all)
         if result.state != "finished":
-            self.say(f"{run.id}: {result.state}: {result.reason}")
+            self.say(f"{run}: {result.state}: {result.reason}")
         elif not out.is_terminal:
-            self.say(f"{run.id}: finished after {seconds:.0f} s{self._place()}")
+            self.say(f"{run}: finished after {seconds:.0f} s{self._place()}")
 
     def _place(self) -> str:
         """How many runs are done of those that are known."""

@@ -58,7 +58,7 @@ def report(
 
 def _benchmark() -> Mapping[str, Any] | None:
     """The section on other methods, where its results come with hotswap. A report is not worth failing for it."""
-    from hotswap.studies.exchange.shipped import BENCHMARK, shipped
+    from hotswap.store.shipped import BENCHMARK, shipped
 
     try:
         folder = shipped(*BENCHMARK)

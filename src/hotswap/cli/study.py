@@ -1,4 +1,4 @@
-"""`hotswap study`: run, watch, export and merge studies."""
+"""`hotswap study`: run, watch and export studies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hotswap.cli.clustered import Address, OnRay, PerUnitAmounts, Place, check_for_ray, run_on_ray
-from hotswap.cli.console import err, make_folder, need, out, say
+from hotswap.cli.console import err, make_folder, need, out, plain, say
+from hotswap.cli.places import Address, Jobs, On, PerUnitAmounts, Place, place_of
 from hotswap.cli.signals import stopped_by_signals
 from hotswap.cli.watching import Watching, duration
 from hotswap.errors import SettingError
@@ -55,70 +55,79 @@ def run(
     ] = None,
     max_runs: Annotated[int | None, typer.Option(help="Most runs trained together; for little memory.", min=1)] = None,
     folder: Annotated[Path | None, typer.Option("--from", help="A folder with the data.", metavar="DIR")] = None,
-    on: Annotated[
-        Place, typer.Option(help="Unit after unit here, or many at once on ray: this machine's, or a cluster's.")
-    ] = Place.HERE,
+    jobs: Jobs = 1,
+    on: On = Place.HERE,
     address: Address = None,
     per_unit: PerUnitAmounts = None,
     storage: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
-            help="Where workers on ray write checkpoints: a folder that all nodes see, or a URI such as "
-            "s3://bucket/folder. Without it they come back to DIR.",
-            metavar="PLACE",
+            help="A folder that all nodes see, for checkpoints of workers on ray that do not see DIR.", metavar="FOLDER"
         ),
     ] = None,
 ) -> None:
     """Train a study, or go on with one.
 
     Run the same command again after an interruption: finished units are skipped, the others go on from their last
-    checkpoint. Several processes may work on one folder.
+    checkpoint. Several processes may work on one folder, and `--jobs` starts some.
 
-    With `--on ray`, units are tasks of a Ray cluster, and this command, the only one that writes to the folder, writes
-    down what comes of them. A unit whose node dies goes on elsewhere; one that fails three times is reported, and the
-    command ends with code 1 after the others.
+    With `--on ray`, units are tasks of a Ray cluster. A unit whose process or node dies is trained again elsewhere,
+    from its last checkpoint where that can be seen. A unit that fails is reported, and the command ends with code 1
+    after the others.
     """
     need("safetensors", "Checkpoints are written as safetensors files")
     from hotswap.data import load
-    from hotswap.studies.running.train import RunOptions, device_named, run_study
-    from hotswap.studies.storage.store import Store
+    from hotswap.studies.folder import Store
+    from hotswap.studies.run import run_study
+    from hotswap.studies.training import RunOptions
 
     spec = _study(study).select(
         algorithms=algorithm or None, batch_sizes=batch_size or None, seeds=seeds, epochs=epochs
     )
-    options = RunOptions(device=device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
-    if on is Place.RAY:
-        run_on_ray(spec, out_dir, options, folder, OnRay(address, per_unit or (), storage))
-        return
-    check_for_ray({"--address": address, "--per-unit": per_unit, "--storage": storage}, "studies")
-    device_named(device)
-    make_folder(out_dir)
-    with out.status(f"Loading {spec.dataset} ..."):
-        data = load(spec.dataset, folder=folder, report=say)
-    with Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs) as store:
+    ray_options = {"--address": address, "--per-unit": per_unit, "--storage": storage}
+    with place_of(on, device, jobs, ray_options) as where:
+        make_folder(out_dir)
+        with out.status(f"Loading {spec.dataset} ..."):
+            data = load(spec.dataset, folder=folder, report=say)
+        options = RunOptions(device=where.device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
+        store = Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs)
+        left = len(store.left(spec, max_runs)) if where.elsewhere else None
         try:
-            with Watching() as watching, stopped_by_signals(watching.say) as signals:
-                complete = run_study(store, spec, data, options, watching, lambda: bool(signals))
+            with Watching(left) as watching, stopped_by_signals(watching.say) as signals:
+                outcome = run_study(
+                    store,
+                    spec,
+                    data,
+                    options,
+                    watching,
+                    lambda: bool(signals),
+                    elsewhere=where.elsewhere,
+                    threads=where.threads,
+                    storage=storage,
+                )
         except KeyboardInterrupt:
             err.print("Stopped. Run the same command again to go on from the last checkpoint.")
             raise typer.Exit(130) from None
-    if complete:
+    for unit, why in outcome.failed.items():
+        err.print(f"[bold red]{unit} failed:[/] {plain(why)}", soft_wrap=True)
+    if signals:
+        err.print("Stopped. Run the same command again to go on from the last checkpoint.")
+        raise typer.Exit(128 + signals[0])
+    if outcome.failed:
+        raise typer.Exit(1)
+    if outcome.left:
+        out.print(f"Not everything is finished. See: hotswap study status {out_dir}")
+    else:
         finished = "The run is" if len(spec.runs()) == 1 else f"All {len(spec.runs())} runs are"
         out.print(f"{finished} finished. Next: hotswap study export {out_dir} FILE.parquet")
-    elif signals:
-        err.print("Stopped at a checkpoint. Run the same command again to go on from it.")
-        raise typer.Exit(128 + signals[0])
-    else:
-        out.print(f"Not everything is finished. See: hotswap study status {out_dir}")
 
 
 @app.command()
 def status(folder: StudyFolder) -> None:
     """Show what is done, running, kept and left, with an estimate of the time."""
-    from hotswap.studies.storage.store import Store
+    from hotswap.studies.folder import Store
 
-    with Store.open(folder) as store:
-        summary = store.summary()
+    summary = Store.open(folder).summary()
     table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD, pad_edge=False)
     table.padding = (0, 1, 0, 0)
     for heading in ("unit", "runs", "epochs", "kept", "state", "diverged", "spent", "left"):
@@ -126,11 +135,13 @@ def status(folder: StudyFolder) -> None:
         wraps = heading in ("state", "spent", "left")  # in a narrow terminal; names and counts are never cut short
         table.add_column(heading, justify="left" if words else "right", no_wrap=not wraps, min_width=7 * wraps)
     for unit in summary.units:
-        state = f"running ({unit.where or unit.pid})" if unit.state == "running" else unit.state
+        state = f"running ({unit.where})" if unit.state == "running" else unit.state
         epochs, kept = f"{unit.epochs_done}/{unit.epochs}", "" if unit.state == "done" else str(unit.kept)
         times = (duration(unit.seconds), duration(unit.seconds_left))
         table.add_row(unit.id, str(unit.runs), epochs, kept, state, str(unit.diverged or ""), *times)
     out.print(table)
+    for sentence in summary.damaged:
+        out.print(plain(sentence), style="yellow", soft_wrap=True)
     done = sum(unit.state == "done" for unit in summary.units)
     known = summary.seconds_left is not None
     left = f"about {duration(summary.seconds_left)}" if known else "not known before the first epochs"
@@ -154,28 +165,28 @@ def timing(
     """
     need("pandas", "Timing writes tables")
     from hotswap.data import load
-    from hotswap.studies.running.timing import single_runs, time_minibatches, write_curves, write_timings
-    from hotswap.studies.running.train import RunOptions
-    from hotswap.studies.storage.store import Store
+    from hotswap.studies.folder import Store
+    from hotswap.studies.timing import single_runs, time_minibatches, write_curves, write_timings
+    from hotswap.studies.training import RunOptions
 
-    with Store.open(folder) as store:
-        options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the ledger's own
-        data = load(store.study.dataset, folder=data_folder, report=say)
-        table = Table(title="Single runs", box=box.SIMPLE_HEAD)
-        for heading in ("algorithm", "batch", "from epoch", "ms per minibatch", "s per epoch", "trials"):
-            table.add_column(heading, justify="right")
-        rows = []
-        with out.status("Timing ..."):
-            for row in time_minibatches(store, data, options):
-                rows.append(row)
-                numbers = (f"{row.milliseconds:.3f}", f"{row.seconds:.2f}", f"{row.trials:.2f}" if row.trials else "")
-                table.add_row(row.algorithm, str(row.batch_size), str(row.epoch or ""), *numbers)
-        out.print(table)
-        write_timings(rows, folder / "timing.parquet")
-        if curves:
-            with Watching() as watching:
-                frame = single_runs(store, data, options, watching)
-            write_curves(store, frame)
+    store = Store.open(folder)
+    options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the folder's own
+    data = load(store.study.dataset, folder=data_folder, report=say)
+    table = Table(title="Single runs", box=box.SIMPLE_HEAD)
+    for heading in ("algorithm", "batch", "from epoch", "ms per minibatch", "s per epoch", "trials"):
+        table.add_column(heading, justify="right")
+    rows = []
+    with out.status("Timing ..."):
+        for row in time_minibatches(store, data, options):
+            rows.append(row)
+            numbers = (f"{row.milliseconds:.3f}", f"{row.seconds:.2f}", f"{row.trials:.2f}" if row.trials else "")
+            table.add_row(row.algorithm, str(row.batch_size), str(row.epoch or ""), *numbers)
+    out.print(table)
+    write_timings(rows, store)
+    if curves:
+        with Watching() as watching:
+            frame = single_runs(store, data, options, watching)
+        write_curves(store, frame)
     out.print(f"The tables are in [bold]{folder}[/].")
 
 
@@ -241,31 +252,11 @@ def export(
     what `hotswap report` reads.
     """
     need("pandas", "Exporting writes tables")
-    from hotswap.studies.exchange.merge import export as write
-    from hotswap.studies.storage.store import Store
+    from hotswap.studies.export import export as write
+    from hotswap.studies.folder import Store
 
-    with Store.open(folder) as store:
-        for path in write(store, file):
-            out.print(str(path), highlight=False)
-
-
-@app.command("import")
-def import_(
-    folder: StudyFolder,
-    files: Annotated[list[Path], typer.Argument(help="Exported tables or folders.", metavar="FILE...")],
-    batch_size: Annotated[list[int] | None, typer.Option(help="Only this batch size; repeat for more.")] = None,
-    algorithm: AlgorithmNames = None,
-) -> None:
-    """Merge exported tables into a study; what contradicts it is refused, and nothing is changed then.
-
-    Timings of single runs come along with a folder, all of them, whatever part was asked for.
-    """
-    need("pandas", "Importing reads tables")
-    from hotswap.studies.exchange.exported import read_exports
-    from hotswap.studies.exchange.merge import import_into
-
-    added = import_into(folder, read_exports(files, algorithm or None, batch_size or None))
-    out.print(f"{added} rows are new in {folder}.")
+    for path in write(Store.open(folder), file):
+        out.print(str(path), highlight=False)
 
 
 def _study(name: str) -> StudySpec:

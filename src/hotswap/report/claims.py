@@ -18,7 +18,7 @@ from hotswap.report.looks import families_of
 from hotswap.report.results import Results
 from hotswap.report.summaries import at_epoch, settings, window_mean
 from hotswap.report.tables import Grid
-from hotswap.studies.exchange.best_runs import best_sgd
+from hotswap.studies.best_runs import best_sgd
 from hotswap.studies.paper import (
     ADADELTA_TOP_SHARE,
     BEST_TEST_ERROR,

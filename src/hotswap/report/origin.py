@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotswap.report.results import Results
-from hotswap.studies.exchange.single_runs import SINGLES
+from hotswap.studies.export import SINGLES
 
 __all__ = ["Origin", "origin_of"]
 

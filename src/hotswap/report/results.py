@@ -6,7 +6,6 @@ Whatever can be read is read. What is missing or damaged becomes a sentence in `
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,17 +23,17 @@ from hotswap.report.bayesian import Orders, read_searches
 from hotswap.report.looks import Looks, families_of
 from hotswap.report.summaries import label, setting_counts, settings_among
 from hotswap.report.tuning import MEASURES, Measure, Space, space_of
+from hotswap.store import Folder, parsed
+from hotswap.store.folder import ABOUT
+from hotswap.store.shipped import shipped
+from hotswap.store.tables import TIMING_COLUMNS, read_rows, table_paths
 from hotswap.studies.algorithms.base import ALGORITHMS
-from hotswap.studies.exchange.exported import check_provenance_names
-from hotswap.studies.exchange.shipped import shipped
-from hotswap.studies.exchange.single_runs import SINGLES
-from hotswap.studies.exchange.table_files import TIMING_COLUMNS, read_rows, table_paths
+from hotswap.studies.export import SINGLES, check_provenance_names
+from hotswap.studies.folder import Store
 from hotswap.studies.paper import PAPER
+from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
 from hotswap.studies.specification.stored import check_stored_names
 from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.storage.ledger import is_benchmark
-from hotswap.studies.storage.rows import ARM_COLUMNS, METRIC_COLUMNS
-from hotswap.studies.storage.store import LEDGER, Store
 
 __all__ = ["Results", "load_results"]
 
@@ -147,12 +146,12 @@ def load_results(source: Path | str | None = None, *, searched: bool = True) -> 
         path = path.parent  # one of a folder's files, where the folder was meant
     if not path.exists():
         raise StudyError(f"There is no study at {path}: name a study's folder, or a table that was exported from one.")
-    if is_benchmark(path / LEDGER):
+    if Folder.kind_of(path) == "benchmark":
         raise StudyError(f"{path} holds a benchmark, and no study; `hotswap bench report {path}` reports on it.")
-    if (path / LEDGER).exists():
+    if (path / ABOUT).exists():
         return _from_store(path, searched)
     if path.is_dir() and not any((path / name).exists() for name in ("metrics.parquet", "provenance.json")):
-        raise StudyError(f"{path} is not a study: it has neither a {LEDGER} nor a metrics.parquet.")
+        raise StudyError(f"{path} is not a study: it has neither an {ABOUT} nor a metrics.parquet.")
     return _from_export(path, searched)
 
 
@@ -162,9 +161,10 @@ def _from_store(folder: Path, searched: bool) -> Results:
     stored: list[Any] = []
     metrics, arms, units = _empty(METRIC_COLUMNS), _empty(ARM_COLUMNS), {}
     try:
-        with Store.open(folder) as store, store.transaction():
-            stored, units = store.stored_specs(), store.provenance()
-            metrics, arms = store.metrics(), store.arms()
+        store = Store.open(folder)
+        stored, units = store.stored_specs(), store.provenance()
+        metrics, arms = store.metrics(), store.arms()
+        missing += store.units.damaged.values()
     except UnsafeNameError:
         raise
     except (HotSwapError, ValueError) as error:
@@ -285,14 +285,13 @@ def _further(path: Path, columns: Mapping[str, str]) -> list[str]:
 
 def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parsed(path.read_bytes(), path)
     except FileNotFoundError:
         missing.append(f"{path} is not there: nobody can say what made these numbers.")
         return {}
-    except (OSError, ValueError) as error:
-        missing.append(
-            f"{path} cannot be read ({' '.join(str(error).split())}): nobody can say what made these numbers."
-        )
+    except (OSError, StudyError) as error:
+        why = str(error) if isinstance(error, StudyError) else f"{path} cannot be read ({error.strerror})"
+        missing.append(f"{why.rstrip('.')}: nobody can say what made these numbers.")
         return {}
     if not isinstance(document, dict):
         missing.append(f"{path} is no provenance: nobody can say what made these numbers.")

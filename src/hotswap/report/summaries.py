@@ -10,7 +10,7 @@ import pandas as pd
 
 from hotswap.report.looks import Looks
 from hotswap.studies.algorithms.base import ALGORITHMS
-from hotswap.studies.storage.rows import METRIC_COLUMNS
+from hotswap.studies.rows import METRIC_COLUMNS
 
 if TYPE_CHECKING:
     from hotswap.report.results import Results

@@ -146,7 +146,7 @@ class Folder:
             except Timeout:
                 raise UnitTaken(unit, self.note(unit).get("holder")) from None
         try:
-            self.tell(unit, holder=os.getpid())
+            self._note(unit, {"holder": os.getpid()})
             yield
         finally:
             lock.release()
@@ -160,11 +160,13 @@ class Folder:
 
         What was noted before stays, but for what is said anew. A note is worth no error and no wait for the disk.
         """
+        self._note(unit, {**self.note(unit), **note})
+
+    def _note(self, unit: str, note: dict[str, Any]) -> None:
         path = self._lock(unit).with_suffix(".json")
         with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.{os.getpid()}")
-            part.write_text(json.dumps({**self.note(unit), **note}), encoding="utf-8")
+            part.write_text(json.dumps(note), encoding="utf-8")
             part.replace(path)
 
     def note(self, unit: str) -> dict[str, Any]:

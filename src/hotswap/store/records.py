@@ -11,6 +11,7 @@ ever run. Limits apply before anything is read or parsed.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -66,7 +67,7 @@ def read_tensors(path: Path) -> bytes:
 def _parts(path: Path, *, tensors: bool) -> tuple[bytes, bytes]:
     with explained(path.parent), path.open("rb") as file:
         line = file.readline(_LONGEST)
-        size = path.stat().st_size - len(line)
+        size = os.fstat(file.fileno()).st_size - len(line)  # of this file: another may take its place meanwhile
         matched = _LINE.fullmatch(line)
         if matched is None:
             raise DamagedError(path, "its first line is not hotswap's")

@@ -16,7 +16,7 @@ from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import ALGORITHMS, AdaDeltaFamily, Family, Look, NetworkSpec, RunSpec, StudySpec, plan, several
 from hotswap.studies.algorithms import family_from_dict
-from hotswap.studies.running.assemble import Assembled, Held, assemble
+from hotswap.studies.assemble import Assembled, Held, assemble
 from hotswap.studies.specification.settings import COUNT, one_of
 
 EPOCHS = 3

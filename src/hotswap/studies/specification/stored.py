@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,33 @@ def stored_study(table: Any, place: Path) -> StudySpec:
         ) from error
 
 
+MOST_RUNS = 1_000_000
+"""Of a study that is read: more would take minutes before anything could be said of them."""
+
+
+def _check_size(table: Any, place: Path) -> None:
+    """Raise a StudyError for a study of too many runs, before they are made."""
+    if not isinstance(table, Mapping):
+        return
+    lists = [table.get(name) for name in ("seeds", "batch_sizes")]
+    families = [family for family in table.get("families") or () if isinstance(family, Mapping)]
+    grids = [prod(len(value) for value in family.values() if isinstance(value, list)) for family in families]
+    runs = prod(len(value) for value in lists if isinstance(value, list)) * sum(grids)
+    if runs > MOST_RUNS:
+        raise StudyError(
+            f"{place} cannot be read (its study has {runs:,} runs, and may have {MOST_RUNS:,}); divide it by seeds or "
+            "batch sizes."
+        )
+
+
 def check_stored_names(table: object, place: Path) -> None:
-    """Check every name in a stored study, whatever else is wrong with it.
+    """Check every name in a stored study, whatever else is wrong with it, and that it has not too many runs.
 
     Raises:
+        StudyError: It has too many runs.
         UnsafeNameError: One of them cannot be a name.
     """
+    _check_size(table, place)
     for key, what, name in _names(table):
         if isinstance(name, str):
             check_name(name, what, f"{place}, {key} of the study")

@@ -1,1 +1,0 @@
-"""Tables out of a ledger and into another, and the results that come with the package."""

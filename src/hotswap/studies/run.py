@@ -1,0 +1,235 @@
+"""Training a study, unit by unit: resumable, stoppable, here or elsewhere, and never the same unit twice."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+
+from hotswap.data import Dataset
+from hotswap.extensions import loaded_texts
+from hotswap.store import Checkpoints, Folder, occasion
+from hotswap.store.folder import ABOUT
+from hotswap.studies.assemble import Held, check_size
+from hotswap.studies.folder import Store
+from hotswap.studies.specification.plan import Unit
+from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.training import Listener, RunOptions, Training, set_up
+from hotswap.work import InThisProcess, Outcome, Place, Setting, UnitError, do_all
+from hotswap.work import Unit as Named
+
+__all__ = ["run_study"]
+
+NOTED = 0.2  # seconds between two notes of how far a unit is
+WAITING = "waiting for room"
+
+
+def run_study(
+    store: Store,
+    study: StudySpec,
+    data: Dataset,
+    options: RunOptions,
+    listener: Listener,
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    *,
+    elsewhere: Callable[[Setting], Place] | None = None,
+    threads: int = 1,
+    storage: Path | None = None,
+) -> Outcome:
+    """Train every unit that is not finished and that no other process has.
+
+    `asked_to_stop` is called after every epoch; once it returns True, a checkpoint is written and training stops.
+
+    Args:
+        store: The study's folder.
+        study: What of it to train.
+        data: Its data set.
+        options: How.
+        listener: Is told of the progress.
+        asked_to_stop: Whether to stop.
+        elsewhere: Makes the place where units are trained, if that is not this process.
+        threads: In how many threads a unit is trained elsewhere.
+        storage: Where processes that do not see the study's folder have checkpoints.
+    """
+    check_size(data, study)
+    deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
+
+    def over() -> bool:
+        return time.monotonic() >= deadline or asked_to_stop()
+
+    work = StudyWork(study.to_dict(), data, options, store.folder.resolve(), storage)
+    place: Place
+    if elsewhere is None:
+        _PREPARED[work.key] = study, set_up(study, data, options)
+        place = InThisProcess(lambda shared, unit, stop: train_unit(shared, unit, stop, listener), work, over)
+    else:
+        place = elsewhere(Setting(train_unit, work, threads, loaded_texts()))
+    keeper = _StudyKeeper(store, study, options, listener, elsewhere=elsewhere is not None)
+    for sentence in store.units.damaged.values():
+        listener.say(sentence)
+    try:
+        return do_all([Named(name, unit) for name, unit in keeper.units.items()], place, keeper, over)
+    finally:
+        _PREPARED.pop(work.key, None)
+
+
+@dataclass(frozen=True)
+class StudyWork:
+    """What all units of a command share.
+
+    Attributes:
+        study: What `StudySpec.to_dict` gave.
+        data: The data set.
+        options: How to train.
+        folder: The study's, which not every process sees.
+        storage: Where checkpoints go instead of there, if anywhere.
+        key: One for each command; a process keeps the data on its device for other units of the command.
+    """
+
+    study: dict[str, Any]
+    data: Dataset = field(repr=False)
+    options: RunOptions
+    folder: Path
+    storage: Path | None
+    key: str = field(default_factory=lambda: uuid4().hex)
+
+    def prepared(self) -> tuple[StudySpec, Held]:
+        """The study, and its data on the device."""
+        if self.key not in _PREPARED:
+            _PREPARED.clear()
+            study = StudySpec.from_dict(self.study)
+            _PREPARED[self.key] = study, set_up(study, self.data.with_own_labels(), self.options)
+        return _PREPARED[self.key]
+
+
+_PREPARED: dict[str, tuple[StudySpec, Held]] = {}
+
+
+def train_unit(
+    work: StudyWork, unit: Unit, stopping: Callable[[], bool], listener: Listener | None = None
+) -> dict[str, Any] | None:
+    """Train a unit in whatever process this is: what it has measured and the checkpoints to keep, or None if stopped.
+
+    Checkpoints go to the study's folder where this process sees it, or to the storage. Without either, those that are
+    kept for good come back with the result.
+    """
+    study, held = work.prepared()
+    sees = (work.folder / ABOUT).is_file()
+    folder = Folder(work.folder, {}) if sees else None
+    names = [run.id for run in unit.runs]
+    with tempfile.TemporaryDirectory() as nowhere:
+        place = work.storage or (work.folder / "checkpoints" if sees else Path(nowhere))
+        checkpoints = Checkpoints.of(place, unit.id, names)
+        noted = _Noted(listener, folder, elsewhere=listener is None)
+        content = Training(study, unit, held, work.options, checkpoints, noted, stopping).run()
+        kept = {} if content is None or place == work.folder / "checkpoints" else checkpoints.kept_files()
+    if listener is None and held.tensors.train_x.is_cuda:
+        torch.cuda.empty_cache()  # for processes that share the GPU
+    return None if content is None else {"content": content, "kept": kept}
+
+
+class _Noted:
+    """Leaves notes in the study's folder, where this process sees it, and tells the listener of this process."""
+
+    def __init__(self, listener: Listener | None, folder: Folder | None, *, elsewhere: bool) -> None:
+        self._listener, self._folder, self._told = listener, folder, 0.0
+        self._note: dict[str, Any] = {"said": [], "began": uuid4().hex}
+        if elsewhere:
+            self._note["where"] = f"{socket.gethostname()}, process {os.getpid()}"
+
+    def say(self, text: str) -> None:
+        self._note["said"] = [*self._note["said"], text][-20:]
+        if self._listener is not None:
+            self._listener.say(text)
+
+    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
+        self._note |= {"first": epoch, "epoch": epoch, "epochs": epochs, "runs": len(unit.runs), "seconds": 0.0}
+        self._tell(unit)
+        if self._listener is not None:
+            self._listener.unit_begins(unit, epoch, epochs)
+
+    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+        diverged = len(unit.runs) - alive
+        self._note |= {"epoch": epoch, "diverged": diverged, "seconds": self._note["seconds"] + seconds}
+        if time.monotonic() - self._told >= NOTED:
+            self._tell(unit)
+        if self._listener is not None:
+            self._listener.epoch_done(unit, epoch, alive, seconds)
+
+    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
+        pass  # the command's keeper says it
+
+    def _tell(self, unit: Unit) -> None:
+        self._told = time.monotonic()
+        if self._folder is not None:
+            self._folder.tell(unit.id, **self._note)
+
+
+class _StudyKeeper:
+    """Holds units and stores what comes of them. See `hotswap.work.Keeper`."""
+
+    def __init__(
+        self, store: Store, study: StudySpec, options: RunOptions, listener: Listener, *, elsewhere: bool
+    ) -> None:
+        self.units = {unit.id: unit for unit in store.left(study, options.max_runs)}
+        self._store, self._study, self._listener, self._elsewhere = store, study, listener, elsewhere
+        self._seen: dict[str, tuple[str, int, int]] = {}
+
+    def holding(self, unit: Named) -> AbstractContextManager[object]:
+        return self._store.holding(unit.payload)
+
+    def begins(self, unit: Named) -> bool:
+        if self._elsewhere:
+            self._store.units.tell(unit.name, where=WAITING)
+        return not self._store.is_finished(unit.payload, self._study.epochs)
+
+    def look(self, names: Iterable[str]) -> None:
+        for name in names if self._elsewhere else ():
+            self._show(self.units[name], self._store.units.note(name))
+
+    def _show(self, unit: Unit, note: dict[str, Any]) -> None:
+        """Tell the listener what a note has that it has not been told yet."""
+        if "began" not in note:
+            return
+        began, epoch, said = self._seen.get(unit.id, ("", 0, 0))
+        if began != note["began"]:
+            epoch, said = note["first"], 0
+            self._listener.unit_begins(unit, epoch, note["epochs"])
+        for text in note["said"][said:]:
+            self._listener.say(text)
+        if note["epoch"] > epoch:
+            self._listener.epoch_done(unit, note["epoch"], len(unit.runs) - note.get("diverged", 0), 0.0)
+        self._seen[unit.id] = note["began"], note["epoch"], len(note["said"])
+
+    def done(self, unit: Named, result: dict[str, Any]) -> None:
+        content = result["content"]
+        content["provenance"] |= occasion()  # a worker's own command line says nothing
+        names = [run.id for run in unit.payload.runs]
+        Checkpoints.of(self._store.folder / "checkpoints", unit.name, names).add_files(result["kept"])
+        self._store.finish(content)
+        self._end(unit, finished=True)
+
+    def stopped(self, unit: Named) -> None:
+        self._end(unit, finished=False)
+
+    def failed(self, unit: Named, error: UnitError) -> None:
+        path = self._store.units.fail(unit.name, error.whole)
+        self._listener.say(f"All that was said of {unit.name} is in {path}.")
+        self._end(unit, finished=False)
+
+    def say(self, text: str) -> None:
+        self._listener.say(text)
+
+    def _end(self, unit: Named, *, finished: bool) -> None:
+        self.look([unit.name])
+        self._listener.unit_ends(unit.payload, finished=finished)

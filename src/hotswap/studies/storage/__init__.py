@@ -1,1 +1,0 @@
-"""What a study has measured: the ledger, a SQLite file, and who may write to it."""

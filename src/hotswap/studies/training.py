@@ -1,0 +1,246 @@
+"""Training one unit of a study: epoch by epoch, from its latest checkpoint, measured and saved as it goes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+
+from hotswap.data import Dataset
+from hotswap.ensemble import EpochTally, allow_tf32
+from hotswap.ensemble.kernels import load_compiler
+from hotswap.errors import SettingError, UnsupportedError
+from hotswap.store import Checkpoints, occasion, versions
+from hotswap.studies.assemble import Assembled, Held, assemble, on_device
+from hotswap.studies.specification.plan import Unit
+from hotswap.studies.specification.study import FINGERPRINT_VERSION, StudySpec
+
+__all__ = ["Listener", "Precision", "RunOptions", "Training", "device_named", "milestones", "set_up"]
+
+Precision = Literal["fp32", "tf32", "fp64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run, as against what: none of this decides a result, except the precision."""
+
+    device: str = "cpu"
+    precision: Precision = "fp32"
+    stop_after: float | None = None
+    """Minutes after which to stop at the next checkpoint."""
+    checkpoint_minutes: float = 1.0
+    """At most so much is lost where a process is killed, and an epoch. The first checkpoint of a unit is written
+    earlier, after the first epoch that is recorded."""
+    checkpoint_epochs: int | None = None
+    """A checkpoint every so many epochs too."""
+    max_runs: int | None = None
+    """The most runs trained together, where memory is short."""
+
+
+class Listener(Protocol):
+    """Receives the progress of training, to show it."""
+
+    def say(self, text: str) -> None:
+        """Something a person should read."""
+
+    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
+        """A unit is taken up after `epoch` epochs of `epochs`."""
+
+    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+        """An epoch took so many seconds; `alive` runs are finite as far as is known."""
+
+    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
+        """A unit is finished, or put aside."""
+
+
+def milestones(epochs: int) -> tuple[int, ...]:
+    """The epochs whose weights are kept for timing: a fifth, three fifths, all; the paper's are 100, 300 and 500."""
+    return tuple(sorted({max(1, epochs // 5), max(1, 3 * epochs // 5), epochs}))
+
+
+def set_up(study: StudySpec, data: Dataset, options: RunOptions) -> Held:
+    """The data on the device, and the precision in force."""
+    for family in study.families:
+        family.check_trained()
+    device = device_named(options.device)
+    allow_tf32(options.precision == "tf32")
+    load_compiler(device)
+    return on_device(data, study, device, torch.float64 if options.precision == "fp64" else torch.float32)
+
+
+def device_named(name: str) -> torch.device:
+    """The device, or a sentence where there is none of that name."""
+    if name not in ("cpu", "cuda") and not name.startswith("cuda:"):
+        raise SettingError(f"There is no device {name!r}; choose cpu or cuda.")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UnsupportedError("There is no CUDA device here; use --device cpu, or run where there is a GPU.")
+    return torch.device(name)
+
+
+class _CheckpointSchedule:
+    """Says after which epochs a unit's checkpoint is due."""
+
+    def __init__(self, options: RunOptions, start: int) -> None:
+        self._options = options
+        self._none_yet = start == 0
+        self._saved_at, self._saved_when = start, time.monotonic()
+
+    def is_due(self, epoch: int, *, recorded: bool) -> bool:
+        """Whether one is due after this epoch, which was or was not recorded."""
+        if self._none_yet and recorded:
+            return True
+        every = self._options.checkpoint_epochs
+        if every is not None and epoch - self._saved_at >= every:
+            return True
+        return time.monotonic() - self._saved_when >= 60 * self._options.checkpoint_minutes
+
+    def saved(self, epoch: int) -> None:
+        """One was written. The first, early one does not shift the rhythm of those that come by the epoch."""
+        every = self._options.checkpoint_epochs
+        if not self._none_yet or every is None or epoch >= every:
+            self._saved_at = epoch
+        self._none_yet, self._saved_when = False, time.monotonic()
+
+
+class Training:
+    """One unit, from its latest checkpoint to its last epoch."""
+
+    def __init__(
+        self,
+        study: StudySpec,
+        unit: Unit,
+        data: Held,
+        options: RunOptions,
+        checkpoints: Checkpoints,
+        listener: Listener,
+        over: Callable[[], bool],
+    ) -> None:
+        self.study, self.unit, self.options, self.listener = study, unit, options, listener
+        self.checkpoints, self.over = checkpoints, over
+        self.families = {name: study.family(name) for name in unit.families}
+        self.built: Assembled = assemble(study, unit, data)
+        self.recorded = frozenset(study.recorded_epochs())
+        timed = len(self.families) == 1 and any(family.arms() for family in self.families.values())
+        self.milestones = frozenset(milestones(study.epochs) if timed else ())
+        self.seconds = self.measuring = self.preparing = 0.0
+        self.runs: dict[str, dict[str, Any]] = {
+            run.id: {
+                "algorithm": run.algorithm,
+                "batch_size": run.batch_size,
+                "seed": run.seed,
+                "settings": run.settings,
+                "diverged": None,
+                "rows": [],
+                "arms": [],
+            }
+            for run in self.built.runs
+        }
+
+    def run(self) -> dict[str, Any] | None:
+        """What the finished unit has measured, as its file has it; None if it was to stop before its end."""
+        start = self._resume()
+        self.listener.unit_begins(self.unit, start, self.study.epochs)
+        schedule = _CheckpointSchedule(self.options, start)
+        began = time.perf_counter()
+        self.built.ensemble.ready()
+        self.built.ensemble.wait()
+        self.preparing += time.perf_counter() - began
+        for epoch in range(start + 1, self.study.epochs + 1):
+            if not self._train(epoch, schedule):
+                return None
+        runs = {run.id: self.runs[run.id] for run in self.unit.runs}
+        return {**self._content(), "runs": runs, "epochs": self.study.epochs, "provenance": self._provenance()}
+
+    def _train(self, epoch: int, schedule: _CheckpointSchedule) -> bool:
+        """Train, record and save one epoch; False if training is to stop after it, before the unit is finished."""
+        ensemble, recorded = self.built.ensemble, epoch in self.recorded
+        began = time.perf_counter()
+        ensemble.train_epoch(epoch - 1, watched=recorded)
+        tally = ensemble.tally() if recorded else None
+        last = epoch == self.study.epochs
+        stop = not last and self.over()
+        due = last or stop or schedule.is_due(epoch, recorded=recorded)
+        if due or epoch in self.milestones:
+            ensemble.wait()
+        taken = time.perf_counter() - began
+        self.seconds += taken
+        if tally is not None:
+            self._record(epoch, tally)
+        if epoch in self.milestones:
+            self._save(epoch, keep=True)
+        if due:
+            self._save(epoch)
+            schedule.saved(epoch)
+        diverged = sum(run["diverged"] is not None for run in self.runs.values())
+        self.listener.epoch_done(self.unit, epoch, len(self.runs) - diverged, taken)
+        return not stop
+
+    def _resume(self) -> int:
+        checkpoint = self.checkpoints.latest(self.listener.say)
+        if checkpoint is None or checkpoint.epoch > self.study.epochs:
+            return 0
+        self.built.ensemble.restore(checkpoint.tensors)
+        content = checkpoint.content
+        self.seconds, self.measuring, self.preparing = (
+            float(content[name]) for name in ("seconds", "measuring", "preparing")
+        )
+        self.runs = {run: content["runs"][run] for run in self.runs}
+        self.listener.say(f"{self.unit.id}: going on from the checkpoint after epoch {checkpoint.epoch}.")
+        return checkpoint.epoch
+
+    def _save(self, epoch: int, *, keep: bool = False) -> None:
+        more = {"measuring": self.measuring, "preparing": self.preparing}
+        self.checkpoints.save(epoch, {**self._content(), **more}, self.built.ensemble.state(), keep=keep)
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "unit": self.unit.id,
+            "study": self.study.to_dict(),
+            "fingerprint": self.study.fingerprint(),
+            "fingerprint_version": FINGERPRINT_VERSION,
+            "precision": self.options.precision,
+            "dtype": "float32",
+            "seconds": self.seconds,
+            "runs": self.runs,
+        }
+
+    def _record(self, epoch: int, tally: EpochTally) -> None:
+        began = time.perf_counter()
+        measured = self.built.ensemble.measure()
+        self.measuring += time.perf_counter() - began
+        for place, run in enumerate(self.built.runs):
+            means = self._means(tally, run.algorithm, place)
+            losses = (measured.train_nll[place], measured.test_error[place], measured.test_nll[place])
+            per_step = (means.pop("mean_lr", math.nan), means.pop("trials", 0.0), tally.gradient_norm[place])
+            stored = self.runs[run.id]
+            more = {name: float(value) for name, value in means.items()}
+            numbers = map(float, (*losses, *per_step))
+            stored["rows"].append([epoch, *numbers, tally.steps * epoch, self.seconds, more])
+            stored["arms"] += [[epoch, arm, int(count)] for arm, count in enumerate(tally.arms[place]) if count]
+            if not math.isfinite(measured.train_nll[place]) and stored["diverged"] is None:
+                stored["diverged"] = epoch
+
+    def _means(self, tally: EpochTally, algorithm: str, place: int) -> dict[str, float]:
+        """What the run in this place measured of what its algorithm measures, by name."""
+        family, found = self.families[algorithm], {**tally.means, **tally.totals}
+        for name in family.measures:
+            if name not in found:
+                raise SettingError(
+                    f"The algorithm {family.algorithm} says that it measures {name}, but its update tallies "
+                    f"{', '.join(found) or 'nothing'}; let it tally {name}, or take {name} out of `measures`."
+                )
+        return {name: found[name][place] for name in family.measures}
+
+    def _provenance(self) -> dict[str, Any]:
+        device = self.built.ensemble.data.train_x.device
+        return {
+            **versions(device),
+            "precision": self.options.precision,
+            **occasion(),
+            "seconds": self.preparing + self.seconds + self.measuring,
+            "training_seconds": self.seconds,
+        }
