@@ -168,7 +168,8 @@ class Store:
     def _extend(self, study: StudySpec, max_runs: int | None) -> None:
         """Add the runs and epochs of `study`, the same study in another extent; nothing is ever taken away."""
         asked = study.to_dict()
-        metric_columns([*self.specs(), study])
+        if asked not in self.units.about["specs"]:
+            metric_columns([*self.specs(), study])
         specs = [spec for spec in self.units.about["specs"] if spec != asked] + [asked]
         units = {name: {**known, "runs": list(known["runs"])} for name, known in self.units.about["units"].items()}
         planned = plan(study, max_runs)

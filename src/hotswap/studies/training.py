@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import torch
@@ -106,6 +107,13 @@ class _CheckpointSchedule:
         self._none_yet, self._saved_when = False, time.monotonic()
 
 
+@lru_cache(maxsize=4)
+def _identity(study: StudySpec) -> dict[str, Any]:
+    """What every file of a unit says of its study; the same for all units and checkpoints of a command."""
+    fingerprint = {"fingerprint": study.fingerprint(), "fingerprint_version": FINGERPRINT_VERSION}
+    return {"study": study.to_dict(), **fingerprint}
+
+
 class Training:
     """One unit, from its latest checkpoint to its last epoch."""
 
@@ -199,9 +207,7 @@ class Training:
     def _content(self) -> dict[str, Any]:
         return {
             "unit": self.unit.id,
-            "study": self.study.to_dict(),
-            "fingerprint": self.study.fingerprint(),
-            "fingerprint_version": FINGERPRINT_VERSION,
+            **_identity(self.study),
             "precision": self.options.precision,
             "dtype": "float32",
             "seconds": self.seconds,
