@@ -205,6 +205,7 @@ class Store:
             epochs, runs, study = content["epochs"], content["runs"], content["study"]
             check_name(content["unit"], "unit", str(file))
             must_be(isinstance(study, dict) and isinstance(content["provenance"], dict), "study or provenance")
+            check_stored_names(study, file)
             must_be(bool(runs) and epochs >= 1 and float(content["seconds"]) >= 0, "runs, epochs or seconds")
             for run, stored in runs.items():
                 checked_run(run, stored, file)
