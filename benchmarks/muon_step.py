@@ -3,16 +3,16 @@
     python -m benchmarks.muon_step --device cuda --keep results/benchmarks   # all networks, in bfloat16; minutes
     python -m benchmarks.muon_step --device cpu                              # a small network, and calls instead
 
-`step` is the time of a forward and a backward pass and Muon's step over that of the same pass and AdamW's step, as it
-is and without a CUDA graph. Milliseconds are of the pass and of the optimizers' steps. Kernels are those of one step of
+`step` is the time of a forward and a backward pass and Muon's step over that of the same pass and AdamW's step, with
+`graph=True` and without. Milliseconds are of the pass and of the optimizers' steps. Kernels are those of one step of
 the optimizer; on a CPU the calls into torch are counted, of which a GPU would launch one kernel each, or a few.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -28,7 +28,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import hotswap
 from benchmarks.measuring import asked_for, describe, keep, seconds
 from benchmarks.networks import GPT, VisionTransformer, pictures, resnet9, text
-from hotswap.race import orthogonal
 
 READ = ("_local_scalar_dense", "lift_fresh")
 """Calls that read or make numbers of the host."""
@@ -108,31 +107,21 @@ def launches(optimizer: Optimizer, device: torch.device) -> int:
     return sum(event.count for event in seen.key_averages() if event.key.startswith(names))
 
 
-@contextmanager
-def without_graphs() -> Iterator[None]:
-    """In this block no graph is captured."""
-    before, orthogonal.LARGEST = orthogonal.LARGEST, 0
-    try:
-        yield
-    finally:
-        orthogonal.LARGEST = before
-
-
 def adamw(model: nn.Module) -> Optimizer:
     return AdamW(model.parameters(), lr=1e-3, fused=True)
 
 
 def measure(case: Case, device: torch.device, *, rounds: int, steps: int) -> dict[str, Any]:
     """One row: a network."""
-    makers = {"adamw": adamw, "muon": lambda model: hotswap.Muon(model, lr=1e-3)}
+    makers = {
+        "adamw": adamw,
+        "muon": lambda model: hotswap.Muon(model, lr=1e-3, graph=True),
+        "eager": lambda model: hotswap.Muon(model, lr=1e-3),
+    }
     loops = {name: Loop(case, device, make) for name, make in makers.items()}
-    with without_graphs():
-        loops["eager"] = Loop(case, device, makers["muon"])
-        for _ in range(WARM_UP):
-            loops["eager"].stepped()
     for _ in range(WARM_UP):
-        for name in makers:
-            loops[name].stepped()
+        for loop in loops.values():
+            loop.stepped()
     plain = loops["adamw"]
     taken: dict[str, list[float]] = {name: [] for name in (*loops, "pass", *(f"{name} alone" for name in loops))}
     for _ in range(rounds):

@@ -47,8 +47,7 @@ class Muon(Optimizer):
     Embeddings, heads that are tied to an embedding, complex parameters and vectors use AdamW, at the same rate.
     The gates of an LSTM or GRU, the query, key and value of `nn.MultiheadAttention`, and the groups of a grouped
     convolution are matrices of their own. Products are in bfloat16 on a GPU and in float32 on a CPU, where they can
-    cost more than the forward and backward pass of a small network. On a GPU the products of a network with at most 34
-    million weights in matrices are one CUDA graph, which keeps some copies of these weights.
+    cost more than the forward and backward pass of a small network.
 
     Where `fully_shard` has sharded the model, matrices are gathered to be orthogonalized, and the state stays sharded.
 
@@ -58,6 +57,9 @@ class Muon(Optimizer):
         momentum: of matrices, in Nesterov's form.
         weight_decay: decoupled, as AdamW's; vectors have none.
         betas, eps: AdamW's.
+        graph: whether the products on a GPU are one CUDA graph, where they can be captured and have the same bits. The
+            graph keeps some copies of the matrices, which may have at most 34 million weights. It has not been measured
+            yet, so it is off by default.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Muon(Optimizer):
         weight_decay: float = 0.05,
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
+        graph: bool = False,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise SettingError(
@@ -76,7 +79,7 @@ class Muon(Optimizer):
                 "only the model's layers tell. Write Muon(model, lr=...)."
             )
         _check(lr=lr, momentum=momentum, weight_decay=weight_decay, betas=betas, eps=eps)
-        self.model = model
+        self.model, self.graph = model, graph
         parameters = trained(model, "Muon")
         self._shapes: dict[Tensor, Shape | None] = {}
         self._works: dict[int, Work] = {}
@@ -104,8 +107,11 @@ class Muon(Optimizer):
             self._step_others(work.others[: work.decayed], group, group["weight_decay"])
             self._step_others(work.others[work.decayed :], group, 0.0)
             if work.matrices:
-                self._step_matrices(work, group, self._orthogonalizers.setdefault(number, Orthogonalizer()))
+                self._step_matrices(work, group, self._orthogonalizer(number))
         return loss
+
+    def _orthogonalizer(self, number: int) -> Orthogonalizer:
+        return self._orthogonalizers.setdefault(number, Orthogonalizer(graph=self.graph))
 
     def _work(self, number: int, parameters: Sequence[Tensor]) -> Work:
         """What is to be done in a group; found anew where other parameters have gradients than in the step before."""

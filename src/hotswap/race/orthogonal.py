@@ -1,4 +1,4 @@
-"""Orthogonalizing matrices: batched by shape, and on a GPU as one captured CUDA graph.
+"""Orthogonalizing matrices: batched by shape, and on a GPU, if asked for, as one captured CUDA graph.
 
 References: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks" (the Newton-Schulz iteration
 and its coefficients).
@@ -105,9 +105,14 @@ _graphs: WeakValueDictionary[object, _Graph] = WeakValueDictionary()
 
 
 class Orthogonalizer:
-    """Orthogonalizes updates at each step; on a GPU with a graph, where capturing works and gives the same bits."""
+    """Orthogonalizes updates at each step.
 
-    def __init__(self) -> None:
+    Args:
+        graph: whether one CUDA graph does it on a GPU, where capturing works and gives the same bits.
+    """
+
+    def __init__(self, *, graph: bool = False) -> None:
+        self.wants_graph = graph
         self.graph: _Graph | None = None
         self.key: object = None
         self.steps = 0  # without a graph, with the present key
@@ -115,7 +120,7 @@ class Orthogonalizer:
     def __call__(self, updates: Sequence[Tensor], batches: Sequence[Batch]) -> list[Tensor]:
         """The orthogonalized updates; valid until the next call."""
         where = updates[0].device
-        if where.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        if not self.wants_graph or where.type != "cuda" or torch.cuda.is_current_stream_capturing():
             return _all(updates, batches)
         key = _key(updates, batches)
         if key != self.key:
