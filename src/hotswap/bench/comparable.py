@@ -1,4 +1,4 @@
-"""What the runs of a workload must have in common, so that their results can be compared.
+"""The circumstances that runs of a workload must have in common, so that their results can be compared.
 
 A data set is the same everywhere: it is checked where it is loaded. Two things may differ between machines. Workloads
 on text are trained on the sources of the Python that runs them, and those change with every release. Some networks
@@ -22,7 +22,7 @@ __all__ = ["Circumstances", "check_before_running", "check_together", "circumsta
 
 
 class Circumstances(NamedTuple):
-    """What makes a difference to the runs of a workload; empty where nothing does."""
+    """The circumstances that change the results of a workload's runs; empty where none does."""
 
     python: str = ""
     """The version whose sources are the text."""
@@ -31,7 +31,7 @@ class Circumstances(NamedTuple):
     precision: str = ""
 
     def agree_with(self, others: Iterable[Circumstances]) -> bool:
-        """Whether a run under these can be compared with some of the others, as far as that is known."""
+        """Whether a run under these circumstances can be compared with some others; an unknown text fits every text."""
         alike = [other for other in others if (self.python, self.precision) == (other.python, other.precision)]
         texts = {other.text for other in alike if other.text}
         return bool(alike) and (self.text in texts or not (self.text and texts))
@@ -43,7 +43,7 @@ class Circumstances(NamedTuple):
 
 
 def circumstances(workload: str, origin: Mapping[str, Any]) -> Circumstances:
-    """Those of a run of this workload that has this origin."""
+    """The circumstances of a run, from its workload and its origin."""
     if workload not in WORKLOADS:
         return Circumstances()
     kind, words = WORKLOADS[workload], {name: str(origin.get(name, "")) for name in ("python", "text", "device")}

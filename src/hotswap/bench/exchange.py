@@ -71,7 +71,7 @@ def export_results(store: Readable, folder: Path) -> list[Path]:
 
 
 def read_exported(folder: Path) -> list[Result]:
-    """What was exported, whatever version it is of. A run whose rows are not what was exported is called damaged."""
+    """The exported results, of any version. A run whose rows differ from the exported rows is called damaged."""
     if not (folder / RUNS).is_file():
         raise StudyError(f"{folder} is not a folder that `hotswap bench export` has written.")
     points: dict[tuple[Any, ...], list[Point]] = {}
@@ -105,9 +105,9 @@ def _result(row: dict[str, Any], points: list[Point], file: Path) -> Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """What was exported. A run whose rows are not what was exported is there, and called damaged.
+    """The exported results. A run whose rows differ from the exported rows is included, and called damaged.
 
-    One of another version of its workload or of its method's settings is called outdated.
+    A run of another version of its workload or of its method's settings is called outdated.
     """
     return [of_today(result) for result in read_exported(folder)]
 

@@ -1,4 +1,4 @@
-"""Which runs the benchmark is made of: some are known from the start, others follow from results.
+"""The runs of the benchmark: some are known from the start, others follow from results.
 
 The rules are those of `docs/benchmark.md`, fixed before any comparison at full size.
 """
@@ -64,7 +64,7 @@ def search_of(workload: str, results: Mapping[str, Result]) -> list[Result] | No
 
 
 def chosen_settings(workload: str, results: Mapping[str, Result]) -> Mapping[str, object]:
-    """What the chosen configuration is; empty before there is one."""
+    """The settings of the chosen configuration; empty before there is one."""
     best = chosen(workload, results)
     if best is None:
         return {}

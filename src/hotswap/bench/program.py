@@ -1,4 +1,4 @@
-"""Which program trained a run: between two releases, the version alone does not say."""
+"""The program that trained a run: between two releases, the version alone does not identify it."""
 
 from __future__ import annotations
 

@@ -54,12 +54,12 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """What to run."""
+    """The workloads and methods to run, and when to retry and to stop."""
 
     workloads: Sequence[str]
     methods: Sequence[str]
     retry_failed: bool = False
-    """Also train anew what has raised an error."""
+    """Train runs that have raised an error anew, too."""
     stop_after: float | None = None
     """Minutes after which no run begins any more."""
 
@@ -134,11 +134,11 @@ def run_bench(
 
 @dataclass(frozen=True)
 class BenchWork:
-    """What all runs of a command share.
+    """The parts that all runs of a command share.
 
     Attributes:
-        folder: The benchmark's, which not every process sees.
-        device: On which runs are trained.
+        folder: The benchmark's folder, which not every process sees.
+        device: The device on which runs are trained.
         data: Data sets by name, which nodes of a cluster need not have.
         key: One for each command; a process takes the data over once.
     """

@@ -16,19 +16,19 @@ from hotswap.names import one_line
 __all__ = ["PERCENTS", "SETTLED", "STATES", "Point", "Result", "Run", "State", "troubles"]
 
 PERCENTS = (0, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
-"""Of the budget: when a run is measured."""
+"""The percentages of the budget at which a run is measured."""
 
 State = Literal["finished", "diverged", "failed", "missing", "killed", "damaged", "outdated"]
-"""What became of a run: it finished, its measures were no longer finite, it raised an error, its package or data was
+"""The outcome of a run: it finished, its measures were no longer finite, it raised an error, its package or data was
 not there, its process was killed or its machine had no room for it, what was stored of it is not what was measured, it
 is of an earlier version."""
 
 STATES: tuple[State, ...] = get_args(State)
 SETTLED: tuple[State, ...] = ("finished", "diverged", "failed")
-"""What another try would not change."""
+"""The states that another try would not change."""
 
 _NUMBER = re.compile(r"(?<!line )-?\b\d+(\.\d+)?(e[+-]?\d+)?")
-"""In a reason; the line at which an error was raised tells errors apart."""
+"""A number in a reason. The number of a code line does not match, because it tells errors apart."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,7 +43,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """What it is called, among runs of its size."""
+        """The name of the run among runs of its size."""
         return f"{self.workload}-{self.method}-{self.configuration}-{self.seed}"
 
 
@@ -51,36 +51,36 @@ class Point(NamedTuple):
     """A run at some moment."""
 
     percent: int
-    """Of the budget; the first moment at which so much was spent."""
+    """The share of the budget; the run is measured at the first moment when so much was spent."""
     cost: float
     """Forward-and-backward passes."""
     steps: int
     seconds: float
-    """Of training, without measuring."""
+    """The duration of training, without measuring."""
     train: float
     validation: float
 
     @property
     def finite(self) -> bool:
-        """Whether the network is of any use."""
+        """Whether both measures are finite numbers."""
         return math.isfinite(self.train) and math.isfinite(self.validation)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run, whatever it was."""
+    """The outcome of a run in full: its state, its measures and its origin."""
 
     run: Run
     state: State
     reason: str = ""
-    """Why it did not finish."""
+    """The reason why the run did not finish."""
     points: tuple[Point, ...] = ()
     budget: int = 0
     version: int = 0
-    """Of the workload."""
+    """The version of the workload."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """What trained it: versions, device, command, date."""
+    """The origin of the run: versions, device, command, date."""
 
     def at(self, percent: int) -> Point | None:
         """The run after so much of the budget; None if it did not get there with finite measures."""
@@ -125,7 +125,7 @@ class Result:
 
 
 def troubles(results: Iterable[Result]) -> list[str]:
-    """What did not finish and why: a sentence for the seeds of a configuration to which the same happened.
+    """The runs that did not finish: a sentence for all seeds of a configuration that ended in the same way.
 
     Reasons that differ in their numbers alone, such as the loss at which a run ended, are the same; the first is told.
     """

@@ -1,4 +1,4 @@
-"""What the results say: how each method compares with the tuned reference, by workload and over all of them.
+"""The scores of methods: how each compares with the tuned reference, by workload and over all workloads.
 
 Pure functions of results, by the rules of `docs/benchmark.md`.
 """
@@ -59,7 +59,7 @@ class Score:
     high: float
     """The validation measure at the end, and the least and the greatest."""
     seconds: float
-    """Of training."""
+    """The duration of training."""
     ratio: float = math.nan
     """The score: the measure at the end over the reference's; NaN where there is no reference."""
     early: Mapping[int, float] = field(default_factory=dict)
@@ -73,12 +73,12 @@ class Score:
 
     @property
     def marked(self) -> bool:
-        """Whether some of its runs count as networks that have learned nothing."""
+        """Whether some runs of the configuration count as networks that have learned nothing."""
         return bool(self.unfinished or self.spoiled)
 
     @property
     def missed(self) -> bool:
-        """Whether it never came near the reference."""
+        """Whether the configuration never came near the reference."""
         return self.nearest > NEAR
 
 
@@ -88,7 +88,7 @@ class Band(tuple[float, float, float]):
     __slots__ = ()
 
     def __new__(cls, values: Sequence[float]) -> Band:
-        """Of the values of several seeds."""
+        """The band of the values of several seeds."""
         return super().__new__(cls, (median(values), min(values), max(values)))
 
 
@@ -169,7 +169,7 @@ def _over(measure: float, level: float) -> float:
 
 
 def _spoiled(run: Result) -> bool:
-    """Whether the network was better before its first step."""
+    """Whether a run ended with a worse network than it began with."""
     return run.end is not None and _begun(run) and run.end.validation > run.points[0].validation
 
 
@@ -215,7 +215,7 @@ class Overall:
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
-    """Of scores: 0 where one of them is, since no error is infinitely better than any."""
+    """The geometric mean of scores: 0 if one of them is 0, since no error is infinitely better than any."""
     logs = [math.log(ratio) if ratio else -math.inf for ratio in ratios]
     return math.exp(fmean(logs))
 

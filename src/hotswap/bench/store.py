@@ -89,17 +89,17 @@ class BenchStore:
         return self.units.holding(run.id)
 
     def running(self, run: Run) -> str | None:
-        """Where a run is being trained; None if it is not, or if a cluster has no room for it yet."""
+        """The place where a run is being trained; None if it is not, or if a cluster has no room for it yet."""
         where = None if self._units is None else self._units.whereabouts(run.id)
         return None if where == WAITING else where
 
     def record(self, results: Iterable[Result]) -> None:
-        """Store what came of runs, in the place of what was stored of them before."""
+        """Store the results of runs, in the place of their earlier results."""
         for result in results:
             self.units.store(result.run.id, result.plain())
 
     def results(self) -> dict[str, Result]:
-        """What is known of each run, by its id. A result of the past says so.
+        """The result of each run, by its id. An outdated result says so.
 
         Raises:
             StudyError: Two files disagree on a run, or one has a name that cannot be one.
@@ -145,7 +145,7 @@ def _read(content: Mapping[str, Any], file: Path, size: Size) -> Result:
 
 
 def _is_better(result: Result, before: Result, file: Path, other: Path) -> bool:
-    """Whether a result takes the place of another file's: that which has ended counts more."""
+    """Whether a result takes the place of another file's: a run that has ended counts more."""
     ended = ("finished", "diverged")
     if result.state in ended and before.state in ended and _measured(result) != _measured(before):
         raise StudyError(
@@ -156,5 +156,5 @@ def _is_better(result: Result, before: Result, file: Path, other: Path) -> bool:
 
 
 def _measured(result: Result) -> list[Any]:
-    """What must be the same wherever it is trained; NaN is the same as NaN."""
+    """The parts of a result that must be the same on every machine; NaN equals NaN."""
     return [result.state, *(repr(point._replace(seconds=0.0)) for point in result.points)]

@@ -65,7 +65,7 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
     if method.package is not None:
         origin[method.package[0]] = version(method.package[0])
     # Random numbers of others stay as they are, and what a package warns of is its user's concern, not the reader's.
-    # What is in float32 is so in full, on a GPU, too: torch itself would round convolutions there.
+    # Products in float32 keep their full precision on a GPU, too: torch itself would round convolutions there.
     with torch.random.fork_rng(_gpus(device)), warnings.catch_warnings(), full_float32():
         warnings.simplefilter("ignore")
         try:
@@ -132,7 +132,7 @@ def _gpus(device: str) -> list[torch.device]:
 
 
 def _place(error: Exception) -> str:
-    """Where it was raised; our own sentences say what to do instead."""
+    """The file and line that raised an error; empty for this library's errors, which say what to do instead."""
     frames = extract_tb(error.__traceback__)
     return (
         ""

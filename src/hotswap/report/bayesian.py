@@ -42,7 +42,7 @@ AGAIN = 1.05  # the factor by which trainings grow until the process is estimate
 
 
 def bayesian_search(space: Space, seed: int) -> list[int]:
-    """Which settings a search trains, one after the other, until it has the best of all; by their places in the space.
+    """The settings that a search trains, in order, until it has the best of all; as places in the space.
 
     Needs scikit-learn.
     """
@@ -79,7 +79,10 @@ def expected_improvement(mean: Numbers, deviation: Numbers, best: float) -> Numb
 
 
 def _logarithms(values: Numbers) -> Numbers:
-    """Of what is not positive, a little less than all others; where nothing is positive, the values themselves."""
+    """The logarithms of the values, or the values themselves if none is positive.
+
+    A value that is not positive counts as half of the least positive one.
+    """
     positive = values[values > 0]
     logarithms: Numbers = np.log(np.maximum(values, positive.min() / 2)) if len(positive) else values
     return logarithms
@@ -108,7 +111,7 @@ FILE = "tuning.json"
 FORMAT = 1
 
 Orders = tuple[tuple[int, ...], ...]
-"""Which settings each search has trained, one after the other."""
+"""The settings that each search has trained, in order."""
 
 
 def read_searches(folder: Path, spaces: Mapping[Measure, Space]) -> dict[Measure, Orders]:

@@ -185,7 +185,7 @@ def _place(margin: Margin) -> str:
 
 
 def variant_grid(comparison: Comparison) -> Grid:
-    """What each variant changes, what came of it and what it costs, each in one number for all batch sizes."""
+    """A table of each variant: its change, its results and its cost, each number over all batch sizes."""
     rows = [(rival.whole, "", rival.key) for rival in comparison.present if rival.key != "paper"]
     if comparison.paper is not None:
         rows.insert(0, (f"`{comparison.paper.name}`", "the paper's algorithm", comparison.paper.name))

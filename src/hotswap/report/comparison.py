@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 EPOCHS = (5, 20, 50, 100, 200, 500)
-"""Where runs are compared epoch by epoch, as far as they were recorded."""
+"""The epochs at which runs are compared, as far as they were recorded."""
 
 
 class Rival(NamedTuple):
-    """Whom a variant is compared with."""
+    """An opponent that a variant is compared with."""
 
     key: str
     """As tables name it; no family of a study can have a name with a space."""
@@ -112,7 +112,7 @@ class Comparison:
         return self._last(who, batch_size, "trials")
 
     def relative_cost(self, who: str, batch_size: int) -> float:
-        """What an epoch costs in plain epochs, over the whole run; of unfinished runs, as far as they are."""
+        """The cost of an epoch in plain epochs, over the whole run; an unfinished run counts as far as it has come."""
         return self._last(who, batch_size, "cost") / max(1, self.last_epoch(who, batch_size))
 
     def last_epoch(self, who: str, batch_size: int) -> int:
@@ -200,7 +200,7 @@ def comparison_of(results: Results) -> Comparison | None:
 
 
 def same_problem(one: Results, other: Results) -> bool:
-    """Whether both train the same network on the same images, so that their runs can stand side by side."""
+    """Whether two studies train the same network on the same images, so that their runs can stand side by side."""
     problems = [{(s.dataset, s.train_images, s.network) for s in results.specs} for results in (one, other)]
     return problems[0] == problems[1] and len(problems[0]) == 1
 
@@ -337,7 +337,7 @@ def _sum_of_trials(epochs: NDArray[np.int64], trials: NDArray[np.float64]) -> ND
 
 
 def at_cost(costs: NDArray[np.float64], values: NDArray[np.float64], cost: float) -> float:
-    """What a run had reached at a cost, with its recorded costs in ascending order.
+    """The value that a run had reached at a cost; its recorded costs are in ascending order.
 
     Between two records the logarithm of the value is on a straight line over the cost; the value itself is, where one
     of the two is 0. NaN before the first and after the last record: nothing is guessed beyond them.

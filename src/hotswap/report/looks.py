@@ -42,11 +42,11 @@ MANY = 40
 
 @dataclass(frozen=True)
 class Appearance:
-    """What a reader gets to see of one algorithm.
+    """The names and the look that a reader sees of one algorithm.
 
     Attributes:
-        name: What its runs are called in the tables of the study.
-        label: What people call it.
+        name: The name of its runs in the tables of the study.
+        label: The name that a reader sees.
         look: How it is drawn.
         kind: The class of its family; None if the algorithm is not registered.
         chooses: Whether it chooses its learning rate among arms, at each step.
@@ -60,7 +60,7 @@ class Appearance:
 
     @property
     def many(self) -> bool:
-        """Whether its marks are small, because there are many of them; these get no names and no thick bars."""
+        """Whether the algorithm has many marks, which are small and get no names and no thick bars."""
         return self.look.size <= 5
 
     def describe(self, settings: Mapping[str, float]) -> str:
@@ -116,7 +116,7 @@ class Looks(Mapping[str, Appearance]):
         return self._shown[name] if name in self._shown else Looks([name])[name]
 
     def label_of(self, name: str) -> str:
-        """What people call it."""
+        """The name of an algorithm that a reader sees."""
         return self.of(name).label
 
     def from_top(self) -> list[Appearance]:
@@ -124,7 +124,7 @@ class Looks(Mapping[str, Appearance]):
         return list(self.values())[::-1]
 
     def top(self) -> tuple[str, ...]:
-        """Those with large marks that are drawn over all others: there is room to write batch sizes beside them."""
+        """The algorithms with large marks in the topmost layer: there is room for batch sizes beside these marks."""
         large = [name for name in self if not self[name].many]
         highest = max((self[name].look.layer for name in large), default=0)
         return tuple(name for name in large if self[name].look.layer == highest)

@@ -1,4 +1,4 @@
-"""Where numbers come from, to stand beside them: versions, devices, dates, durations, commands."""
+"""The origin of numbers, to stand beside them: versions, devices, dates, durations, commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Origin", "origin_of"]
 
 @dataclass(frozen=True)
 class Origin:
-    """What made numbers; empty where nobody knows."""
+    """The machines, programs and commands that made numbers; empty where nobody knows."""
 
     devices: tuple[str, ...]
     precisions: tuple[str, ...]
@@ -28,7 +28,7 @@ class Origin:
 
     @classmethod
     def of(cls, entries: Iterable[Mapping[str, Any]], *, runs: int, units: int = 0) -> Origin:
-        """From what finished each unit or run."""
+        """The origin that the provenance entries of units or runs tell together."""
         found = list(entries)
 
         def each(key: str) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class Origin:
 
 
 def origin_of(results: Results) -> Origin:
-    """That of a study's runs; single runs against the clock are left out."""
+    """The origin of a study's runs; single runs against the clock are left out."""
     units = {name: entries for name, entries in results.units.items() if not name.startswith(f"{SINGLES}/")}
     runs = int(results.metrics["run"].nunique())
     return Origin.of((entry for entries in units.values() for entry in entries), runs=runs, units=len(units))

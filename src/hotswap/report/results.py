@@ -1,4 +1,4 @@
-"""What is known of a study, read from wherever it lies: a study's folder, an exported folder or table, the package.
+"""The results of a study, read from any of their places: its folder, an exported folder or table, the package.
 
 Whatever can be read is read. What is missing or damaged becomes a sentence in `missing`, for the report to print.
 """
@@ -51,9 +51,9 @@ class Results:
     searches: Mapping[Measure, Orders] = field(default_factory=dict)
     """Bayesian searches over the settings of an algorithm, by measure: which settings each has tried."""
     units: Mapping[str, Any] = field(default_factory=dict)
-    """What finished each unit: versions, device, precision, command, duration, date."""
+    """The provenance of each finished unit: versions, device, precision, command, duration, date."""
     missing: tuple[str, ...] = ()
-    """What could not be read or is not there, one sentence each."""
+    """A sentence for each part that could not be read or is not there."""
 
     def with_runs_of(self, other: Results) -> Results:
         """These results, but runs that `other` has trained too are its: do verdicts hang on how a part was computed?"""
@@ -72,7 +72,7 @@ class Results:
 
     @property
     def caution(self) -> str | None:
-        """What to say before the verdicts, where the study is not the paper's."""
+        """A warning to print before the verdicts; None if the study is the paper's."""
         if self.name == PAPER.name:
             return None
         return (
@@ -92,7 +92,7 @@ class Results:
 
     @cached_property
     def unfinished(self) -> str | None:
-        """What keeps one from speaking of how runs end; None if all of them have."""
+        """The reason why nothing can be said of how runs end; None if all runs have ended."""
         epochs = self.planned_epochs
         asked = {run.id for spec in self.specs for run in spec.runs()} or set(self.metrics["run"])
         done = asked.intersection(self.metrics.loc[self.metrics["epoch"] == epochs, "run"])
@@ -107,7 +107,7 @@ class Results:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Those of the first algorithm that chooses; none if there is no such algorithm in the study."""
+        """The rates of the first algorithm that chooses; empty if the study has no such algorithm."""
         return next(iter(self.arm_values.values()), ())
 
     @cached_property
@@ -308,7 +308,7 @@ def _provenance(path: Path, missing: list[str]) -> dict[str, Any]:
 
 
 def _tells(entries: object) -> bool:
-    """Whether this is a list of what finished a unit, each with how long that took."""
+    """Whether a stored value is a list of a unit's provenance entries, each with its duration."""
     return (
         isinstance(entries, list)
         and bool(entries)

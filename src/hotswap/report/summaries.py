@@ -51,14 +51,14 @@ def settings_among(metrics: pd.DataFrame) -> list[str]:
 
 
 def _constant(metrics: pd.DataFrame, columns: Sequence[str]) -> set[str]:
-    """Those columns that have one value in all rows of runs that differ by their seed alone."""
+    """The columns that have at most one value in all rows of runs that differ by their seed alone."""
     without_seed = metrics["run"].str.replace(r"-s\d+$", "", regex=True)
     values = metrics.groupby(without_seed)[list(columns)].nunique(dropna=False).max()
     return {name for name in columns if values[name] <= 1}
 
 
 def settings_of(row: pd.Series | Mapping[str, float], columns: Sequence[str]) -> dict[str, float]:
-    """What a row has of these columns beside algorithm and batch size, without what its algorithm does not have."""
+    """The settings in a row: these columns without algorithm, batch size and values that are not there."""
     names = [name for name in columns if name not in {"algorithm", "batch_size"}]
     return {name: float(row[name]) for name in names if not pd.isna(row[name])}
 

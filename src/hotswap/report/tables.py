@@ -112,7 +112,7 @@ def timing_grid(timing: pd.DataFrame, unit: TimeUnit, looks: Looks | None = None
 
 
 BASE = ("sgd", 0)
-"""What the paper compares with: the algorithm, and 0 because its time does not depend on the epoch."""
+"""The column that the paper compares with: an algorithm, and 0 because its time does not depend on the epoch."""
 
 
 def _columns(timing: pd.DataFrame, looks: Looks) -> list[tuple[str, int]]:

@@ -58,7 +58,7 @@ class Space:
     values: Numbers
     """`(N,)` what training each of them comes to at the last epoch, the median of its seeds."""
     levels: pd.Series
-    """What the reference reaches by batch size, the median over its seeds."""
+    """The value that the reference reaches, by batch size: the median over its seeds."""
 
     @property
     def points(self) -> Numbers:
@@ -100,7 +100,7 @@ def space_of(metrics: pd.DataFrame, measure: Measure, looks: Looks | None = None
 
 
 def _pair(table: pd.DataFrame, columns: Sequence[str], looks: Looks) -> tuple[str | None, str | None]:
-    """Which algorithm is the reference, and which is searched: one that has settings beside the batch size."""
+    """The reference, and the algorithm that is searched: one that has settings beside the batch size."""
     own = [name for name in columns if name not in {"algorithm", "batch_size"}]
     counts = table.loc[table[own].notna().any(axis=1), "algorithm"].value_counts()
     there = set(table["algorithm"])
@@ -114,14 +114,14 @@ class Trainings(NamedTuple):
 
     median: int
     low: int
-    """One of ten searches takes no more."""
+    """A tenth of the searches take no more trainings."""
     high: int
-    """Nine of ten take no more."""
+    """Nine tenths of the searches take no more trainings."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What searches have found after 1, 2, …, N trainings: the best of them."""
+    """The best values that searches have found after 1, 2, …, N trainings."""
 
     expected: Numbers
     """`(N,)` on average."""
@@ -138,7 +138,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Searched(Found):
-    """What searches have found that were made one by one."""
+    """The best values of searches that were made one by one."""
 
     bests: Numbers
     """`(S, N)` the best of the first k trainings of each."""
@@ -158,7 +158,7 @@ class Tuning(Found):
 
     @property
     def measure(self) -> Measure:
-        """What is compared."""
+        """The measure that is compared."""
         return self.space.measure
 
     @property
@@ -173,12 +173,12 @@ class Tuning(Found):
 
     @property
     def levels(self) -> pd.Series:
-        """What the reference reaches by batch size, the median over its seeds."""
+        """The value that the reference reaches, by batch size: the median over its seeds."""
         return self.space.levels
 
     @property
     def one_run(self) -> float:
-        """What one run of the reference gets at a batch size chosen without thought: the median over batch sizes."""
+        """The value that one run of the reference reaches at an arbitrary batch size: the median over batch sizes."""
         return float(self.levels.median())
 
     def until(self, value: float) -> Trainings | None:
@@ -206,7 +206,7 @@ def price_of_tuning(
 
 
 def searched(space: Space, orders: Sequence[Sequence[int]]) -> Searched:
-    """What searches have found; after their end, the best of all settings."""
+    """The best values of searches; after the end of a search, the best of all settings."""
     bests = np.full((len(orders), len(space.values)), space.values.min())
     for row, order in zip(bests, orders, strict=True):
         row[: len(order)] = np.minimum.accumulate(space.values[list(order)])

@@ -145,7 +145,7 @@ def beyond_figures(comparison: Comparison) -> dict[str, Figure | None]:
 
 
 def _about(results: Results) -> str:
-    """What made the numbers, and what is missing."""
+    """The origin of the numbers, and a list of missing parts."""
     lines = [quoted(origin_of(results).sentence())]
     if results.missing:
         lines += ["", "What is missing:", "", *(f"- {escaped(sentence)}" for sentence in results.missing)]

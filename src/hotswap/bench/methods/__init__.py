@@ -1,4 +1,4 @@
-"""What is compared: each method with one configuration for all workloads, as its authors recommend it."""
+"""The methods that are compared: each has one configuration for all workloads, as its authors recommend it."""
 
 from hotswap.bench.methods import (
     d_adaptation,

@@ -1,4 +1,4 @@
-"""What a method is: a way of training a task, with a configuration that is the same for all workloads."""
+"""The interface of a method: a way of training a task, with one configuration for all workloads."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Configuration:
 
     settings: Mapping[str, Value] = field(default_factory=dict)
     source: str = ""
-    """Where its authors recommend them."""
+    """The place where the method's authors recommend the settings."""
     kind: Kind | None = None
-    """The kind of workload that they say it of; None for all."""
+    """The kind of workload that the authors recommend the settings for; None for all workloads."""
 
 
 class Training:
@@ -96,24 +96,24 @@ class Method(ABC):
 
     name: ClassVar[str] = ""
     title: ClassVar[str]
-    """What people call it."""
+    """The name that a reader sees."""
     package: ClassVar[tuple[str, str] | None] = None
     """The distribution that it comes in and its version; None for torch's own and ours."""
     ours: ClassVar[bool] = False
     first: ClassVar[Configuration] = Configuration()
     """The configuration for all workloads."""
     second: ClassVar[Configuration | None] = None
-    """What its documentation advises where the first fails."""
+    """The configuration that the method's documentation advises where the first fails."""
     version: ClassVar[int] = 1
-    """Of how it trains; results of an earlier one are of the past."""
+    """The version of the way of training; results of an earlier version are outdated."""
 
     @classmethod
     def has_second(cls, workload: type[Workload]) -> bool:
-        """Whether there is such advice for this workload."""
+        """Whether the method has a second configuration for a workload."""
         return cls.second is not None and (cls.second.kind is None or cls.second.kind in workload.kinds)
 
     def configuration(self, name: str) -> Configuration:
-        """The one of that name."""
+        """The configuration of this name."""
         known = {FIRST: self.first} | ({SECOND: self.second} if self.second is not None else {})
         if name not in known:
             raise SettingError(f"{self.title} has no configuration {name!r}; it has {', '.join(known)}.")
@@ -125,7 +125,7 @@ class Method(ABC):
 
     @classmethod
     def missing(cls) -> str:
-        """Why it cannot be run here; empty if it can."""
+        """The reason why the method cannot run here; empty if it can."""
         if cls.package is None:
             return ""
         name, wanted = cls.package

@@ -30,7 +30,7 @@ class DoG(Method):
 
 
 class WithAverager(Plain):
-    """What is measured, and handed over, is the average."""
+    """A training whose average of the weights is measured and handed over."""
 
     def __init__(self, task: Task, optimizer: Optimizer, averager: Any) -> None:
         super().__init__(task, optimizer)

@@ -42,7 +42,7 @@ class Averaged(Plain):
         super().step(batch)
 
     def measure(self) -> Measures:
-        """Where the average is, with batch norm's statistics of that place, and then back.
+        """Measure the averaged weights with batch norm's statistics for them, then return to training.
 
         The statistics that training has gathered are put back: a user evaluates once, at the end.
         """

@@ -15,7 +15,7 @@ __all__ = ["SGD", "AdaDelta", "AdamW", "AdamWCosine"]
 
 
 class TorchOptimizer(Method):
-    """One of torch's, at a constant rate."""
+    """An optimizer of torch at a constant rate."""
 
     optimizer: ClassVar[type[Optimizer]]
 
@@ -35,7 +35,7 @@ class SGD(TorchOptimizer):
 
 @METHODS.register("adamw")
 class AdamW(TorchOptimizer):
-    """What most people begin with."""
+    """AdamW with torch's defaults, the usual first choice."""
 
     title = "AdamW"
     optimizer = torch.optim.AdamW

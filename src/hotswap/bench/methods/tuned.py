@@ -57,7 +57,7 @@ def _between(share: float, low: float, high: float) -> float:
 
 @METHODS.register(REFERENCE)
 class Tuned(Method):
-    """What an expert with time for twenty trainings gets: the best of them, by validation."""
+    """The result of an expert with time for twenty trainings: the best of them, by validation."""
 
     title = "tuned reference"
 

@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 LEVEL = 0.01
-"""Where the better score is no more than so much below the other, nobody is said to be ahead."""
+"""Two scores are level if the greater is above the smaller by no more than this share."""
 
 FAR = 1000.0
 """As far ahead as anybody is said to be: of a score of 0, everybody is infinitely far behind."""
 
 FEW = 3
-"""With fewer seeds than so many, that is said."""
+"""A report says so if a method has fewer seeds."""
 
 DRAWS, SURE = 10_000, 0.95
 """How often seeds are drawn again, and the share of draws that an interval holds."""
@@ -94,14 +94,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Duel:
-    """One of ours against one of the others, on the workloads where both have a score."""
+    """A comparison of one of our methods with one of the others, on the workloads where both have a score."""
 
     ours: str
     other: str
     ahead: int
-    """On how many the median of ours is ahead."""
+    """The number of workloads on which the median of ours is ahead."""
     level: int
-    """On how many they are level. On the others, ours is behind."""
+    """The number of workloads on which both are level. On all further workloads, ours is behind."""
     surely: int
     """On how many of those where it is ahead the worst seed of ours is better than the best of the other."""
     of: int
@@ -247,7 +247,10 @@ def _lead(ours: str, other: str, pair: Pair, interval: tuple[float, float]) -> L
 
 
 def _interval(both: Sequence[Sequence[Sequence[float]]]) -> tuple[float, float]:
-    """Of the ratio of means, from the measures of both at the end, by workload and seed. The reference cancels out."""
+    """An interval for the ratio of two methods' geometric means.
+
+    `both` holds the measures of each method at the end, by workload and seed. The reference cancels out.
+    """
     numbers = np.random.default_rng(0)
     drawn = [sum(_drawn_again(seeds, numbers) for seeds in side) for side in both]
     edges = np.quantile((drawn[0] - drawn[1]) / len(both[0]), [(1 - SURE) / 2, (1 + SURE) / 2])

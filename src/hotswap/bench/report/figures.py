@@ -34,7 +34,7 @@ GREY = "#777777"
 """Other methods where only ours have colours."""
 
 TICKS = (0.25, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8)
-"""Of axes of scores."""
+"""The ticks of axes of scores."""
 
 
 def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None:
@@ -100,7 +100,7 @@ def _line(shown: Appearance, configuration: str) -> dict[str, Any]:
 
 
 def _highest(early: Sequence[float], start: float) -> float:
-    """Where the axis ends: methods that make it worse than it was at first leave the picture."""
+    """The upper end of the axis: a method that makes the network worse than at the start leaves the picture."""
     worst = max(value for value in early if math.isfinite(value))
     return min(worst, start) if math.isfinite(start) else worst
 

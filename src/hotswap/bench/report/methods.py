@@ -41,7 +41,7 @@ OTHERS = tuple(pair for pair in PALETTE if pair[0] not in (*OURS, "#222222"))  #
 
 
 def is_ours(method: str) -> bool:
-    """Whether it is a method of this library."""
+    """Whether a method is part of this library."""
     return method in METHODS and METHODS[method].ours
 
 
@@ -64,13 +64,13 @@ def _look(at: int, colours: tuple[tuple[str, str], ...], marker: Any, *, layer: 
 
 
 def label(method: str, configuration: str = FIRST) -> str:
-    """What a method is called, with a mark on its second configuration."""
+    """The title of a method; a configuration other than the first is named after it."""
     title = METHODS[method].title if method in METHODS else method
     return title if configuration == FIRST or method == REFERENCE else f"{title}, {configuration}"
 
 
 def title_of(workload: str) -> tuple[str, str]:
-    """What a workload is, and what is measured."""
+    """The title of a workload and the name of its validation measure."""
     if workload not in WORKLOADS:
         return workload, "validation"
     return WORKLOADS[workload].title, WORKLOADS[workload].measured
@@ -87,7 +87,7 @@ def settings_text(settings: Mapping[str, object]) -> str:
 
 
 def configuration_grid(found: Iterable[Score]) -> Grid:
-    """What each method was given, and who recommends that; the reference's settings are the workloads' own."""
+    """The settings of each method and who recommends them; the reference has other settings on each workload."""
     rows = []
     for method, name in sorted({(score.method, score.configuration) for score in found}):
         if method in METHODS and method != REFERENCE and name in (FIRST, SECOND):

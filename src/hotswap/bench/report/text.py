@@ -56,7 +56,7 @@ __all__ = [
 
 
 class Lack(StrEnum):
-    """What is missing, with its sentence."""
+    """The reasons why scores or runs are missing, each with its sentence."""
 
     NO_REFERENCE = (
         "`{name}` has no scores yet: its reference is not there, which `hotswap bench run --method "
@@ -110,7 +110,7 @@ def gaps(results: Mapping[str, Result], found: Sequence[Score]) -> list[Gap]:
 
 
 def cautions(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]:
-    """What a reader must know before anything else."""
+    """The warnings that a reader needs before anything else."""
     smoke = any(result.run.size == "smoke" for result in results.values())
     said = ["These runs are of size smoke: a look at how it works, whose numbers mean nothing."] if smoke else []
     return said + [
@@ -121,7 +121,7 @@ def cautions(results: Mapping[str, Result], found: Sequence[Score]) -> list[str]
 
 
 def _why_not(workload: str, results: Mapping[str, Result]) -> Lack:
-    """What keeps a workload from having scores."""
+    """The reason why a workload has no scores."""
     best = chosen(workload, results)
     if all(result.run.method != REFERENCE for result in results.values() if result.run.workload == workload):
         return Lack.NO_REFERENCE
@@ -258,7 +258,7 @@ def duel_grid(found: Sequence[Score]) -> Grid:
 
 
 def hindsight(results: Mapping[str, Result]) -> list[str]:
-    """What one fixed configuration would have had, for who knows it: a sentence, where there is one."""
+    """A sentence on the fixed configuration that is best in hindsight; empty if there is none."""
     if (found := in_hindsight(results)) is None:
         return []
     name, mean, worst = found

@@ -1,4 +1,4 @@
-"""What is trained: eight problems that differ in kind, one file each."""
+"""The workloads: eight problems that differ in kind, one file each."""
 
 from hotswap.bench.workloads import (
     autoencoder,

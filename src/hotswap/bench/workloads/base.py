@@ -1,4 +1,4 @@
-"""What a workload is: a network, minibatches, a loss to train on, and measures of how good it has become."""
+"""The interface of a workload: a network, minibatches, a training loss, and measures of the trained network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Size = Literal["smoke", "full"]
 SIZES: tuple[Size, ...] = get_args(Size)
 
 Kind = Literal["loss below zero"]
-"""What is special about a workload, and some methods have advice for."""
+"""A special property of a workload for which some methods have advice."""
 
 Batch = tuple[Tensor, Tensor]
 
@@ -71,17 +71,17 @@ class Workload(ABC):
 
     name: ClassVar[str] = ""
     title: ClassVar[str]
-    """What it is, in a few words."""
+    """The workload in a few words."""
     measured: ClassVar[str]
-    """What its validation measure is."""
+    """The name of its validation measure."""
     kinds: ClassVar[frozenset[Kind]] = frozenset()
-    """What is special about it."""
+    """The special properties of the workload."""
     wants_gpu: ClassVar[bool] = False
-    """Whether its full size is meant for a GPU."""
+    """Whether the workload's full size is meant for a GPU."""
     bfloat16_on_gpu: ClassVar[bool] = False
-    """Whether its products are in bfloat16 on a GPU; on a CPU they are in float32."""
+    """Whether the network's products are in bfloat16 on a GPU; on a CPU they are in float32."""
     reads_sources: ClassVar[bool] = False
-    """Whether it is trained on the sources of the Python that runs it, which differ from one release to the next."""
+    """Whether the training data are the sources of the running Python, which differ between releases."""
     data: ClassVar[Mapping[Size, str]] = {}
     """By size, the name of the data set that it loads, if it does: a command sends it to the nodes of a cluster."""
     version: ClassVar[int] = 1

@@ -33,7 +33,7 @@ def sources() -> tuple[bytes, bytes]:
 
 @cache
 def fingerprint() -> str:
-    """Of all of this text. Builds of one version may have files of their own in that folder."""
+    """The fingerprint of all sources. Builds of one Python version may have their own files in the folder."""
     digest = sha256()
     for text in sources():
         digest.update(text)

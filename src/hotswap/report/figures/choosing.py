@@ -1,4 +1,4 @@
-"""What the bandit chose, which the paper could not show, and the price of tuning without one."""
+"""The choices of the bandit, which the paper could not show, and the price of tuning without a bandit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _picture(axes: Axes, table: pd.DataFrame, rates: NDArray[np.float64]) -> Qua
 
 
 def _bounds(rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where the cells of a picture begin and end: halfway between neighbours, on a logarithmic axis."""
+    """The edges of a picture's cells: halfway between neighbours, on a logarithmic axis."""
     if len(rates) == 1:
         return np.array([2 * rates[0], rates[0] / 2])
     between = np.sqrt(rates[:-1] * rates[1:])

@@ -57,7 +57,7 @@ def draw_figure_1(metrics: pd.DataFrame, looks: Looks | None = None) -> Figure |
 
 
 def _floor(data: dict[int, pd.DataFrame]) -> float | None:
-    """Where an objective of 0 is drawn, to the left of every other; None if nothing can be drawn."""
+    """The place of an objective of 0, to the left of every other objective; None if nothing can be drawn."""
     values = pd.concat([table["train_nll"] for table in data.values()]) if data else pd.Series(dtype=float)
     positive = values[np.isfinite(values) & (values > 0)]
     return float(positive.min()) / 3 if len(positive) else None

@@ -137,7 +137,7 @@ def _legend(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
 # --- a map of ratios --------------------------------------------------------------------------------------------------
 
 MOST = 10.0
-"""Where colours end; what is further from 1 is told by its number."""
+"""The ratio at which colours end; a ratio further from 1 has the last colour, and its number tells it."""
 GAP = 2.05
 """From the last row of a group to the first of the next, with room for its heading."""
 COLOURS = LinearSegmentedColormap.from_list("lead", ["#00507d", "#5aa6d1", "#f7f7f5", "#ee9a5b", "#a63c00"])

@@ -72,7 +72,7 @@ def page_data(
 
 
 def _algorithms(results: Results) -> dict[str, dict[str, Any]]:
-    """By name: what each is called and how it is drawn, what lies on top first."""
+    """The label and the look of each algorithm, by name; the algorithm that is drawn on top comes first."""
     top = results.looks.top()
     return {
         shown.name: {
@@ -139,7 +139,7 @@ def _tuning(curve: Tuning) -> dict[str, Any]:
 
 
 def _searches(curve: Tuning, found: Tuning | Searched) -> dict[str, Any]:
-    """What one way to search finds, and how many trainings it takes until it matches the reference."""
+    """The values that one way to search finds, and the trainings that it takes until it matches the reference."""
     levels = {str(size): float(value) for size, value in curve.levels.items()}
     return {
         "expected": numbers(found.expected),
@@ -152,7 +152,7 @@ def _searches(curve: Tuning, found: Tuning | Searched) -> dict[str, Any]:
 
 
 def _choices(results: Results) -> list[dict[str, Any]]:
-    """Of each algorithm that chooses, by batch size: how often each arm was taken and trials per step, by epoch."""
+    """The choices of each algorithm that chooses, by batch size: shares of the arms and trials per step, by epoch."""
     names = [name for name, shown in results.looks.items() if shown.chooses]
     return [
         {
@@ -192,9 +192,9 @@ def _singles(results: Results) -> list[dict[str, Any]]:
 
 
 def _shorts(results: Results, runs: Mapping[str, pd.Series]) -> dict[str, str]:
-    """What to write at the end of a line: the batch size or, of an algorithm with settings, what tells its runs apart.
+    """The text at the end of each run's line: the batch size, or the settings that tell its algorithm's runs apart.
 
-    As few of the settings as do so, beginning with the first.
+    The text has as few settings as are enough, beginning with the first.
     """
     columns = [name for name in results.setting_columns if name in results.curves]
     values = {run: tuple(settings_of(row, columns).values()) for run, row in runs.items()}
