@@ -121,6 +121,24 @@ def memory() -> str:
     return f"{table(headings, rows, left=3)}\n\n{sources(kept('race-memory'))}"
 
 
+def cost() -> str:
+    """How long steps of a race take over those of its optimizers alone, with the least and the greatest ratio."""
+    rows = []
+    for file in kept("race-cost"):
+        for row in file["rows"]:
+            racing = {one["total_steps"]: _ratio(one) for one in row["racing"]}
+            after = ", ".join(f"{one['optimizer']} {_ratio(one)}" for one in row["after"])
+            rows.append(
+                (row["network"], short(file["device"]), *(racing.get(n, "–") for n in (500, 1000, 5000)), after)
+            )
+    headings = ("network", "device", "a run of 500 steps", "of 1,000", "of 5,000", "after the race")
+    return f"{table(headings, rows, left=2)}\n\n{sources(kept('race-cost'))}"
+
+
+def _ratio(one: dict[str, Any]) -> str:
+    return f"{one['ratio']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
+
+
 def _mebibytes(count: int) -> str:
     return f"{count / 2**20:,.1f}"
 
@@ -162,6 +180,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "race lanes": default_lanes,
     "race rounds": rounds,
     "race trials": trials,
+    "race cost": cost,
     "race memory": memory,
     "race of two from": partial(shortest, 2),
     "race of three from": partial(shortest, 3),
