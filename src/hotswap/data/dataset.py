@@ -1,4 +1,4 @@
-"""What every loader returns: images and labels, split into train and test."""
+"""The data set that every loader returns: images and labels, split into train and test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Dataset:
         test_labels: `(M,)` int64.
         classes: How many classes there are.
         scale: The pixel value that means 1.0.
-        source: Where the bytes came from this time, in words and without a path.
+        source: The source of the bytes this time, in words and without a path.
     """
 
     name: str

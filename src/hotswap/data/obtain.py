@@ -123,9 +123,9 @@ def obtain(
 
     Args:
         title: The data set's name in messages.
-        files: What is wanted.
+        files: The files to get.
         sources: Whom to ask, in order. `cache` is usually one of them.
-        cache: Where a copy is kept of what another source gave.
+        cache: The cache that keeps a copy of each file from another source.
         report: Is told which source gave how much, why a source did not, and of a long transfer before it begins.
 
     Raises:

@@ -34,7 +34,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, report: Rep
     """Load a data set by name.
 
     Args:
-        name: One of `DATASETS`.
+        name: The name of a data set in `DATASETS`.
         folder: A folder with its files, to be looked in first.
         report: Is told, a line at a time, where the data came from.
 

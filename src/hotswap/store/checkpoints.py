@@ -21,7 +21,7 @@ _NAME = re.compile(rf"epoch-(\d{{6,9}})(-kept)?\{SUFFIX}")
 
 
 class Checkpoint(NamedTuple):
-    """Where a unit stood after so many epochs: what it had measured, and its tensors."""
+    """The state of a unit after so many epochs: its measures until then, and its tensors."""
 
     epoch: int
     content: dict[str, Any]
@@ -36,7 +36,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, place: Path, unit: str, runs: Iterable[str]) -> Checkpoints:
-        """Those of a unit: apart from the checkpoints of a unit of the same name with other runs in it."""
+        """The checkpoints of a unit with these runs. A unit of the same name with other runs has another folder."""
         return cls(place / named(unit, runs))
 
     def save(
@@ -65,7 +65,7 @@ class Checkpoints:
         return None
 
     def content(self) -> dict[str, Any] | None:
-        """What the latest checkpoint whose text is whole says, without its tensors."""
+        """The record, without tensors, of the latest checkpoint whose record is whole; None if there is none."""
         for _, path in self._files():
             try:
                 return read_record(path)
@@ -102,7 +102,7 @@ class Checkpoints:
 
 
 def named(unit: str, runs: Iterable[str]) -> str:
-    """What the files of a unit with these runs are called."""
+    """The name, without an ending, of the files of a unit with these runs."""
     return f"{unit}-{sha256(chr(10).join(sorted(runs)).encode()).hexdigest()[:8]}"
 
 

@@ -32,7 +32,7 @@ class Folder:
 
     Attributes:
         path: The folder.
-        about: What it is of: the kind, and whatever the kind adds.
+        about: The record of its contents: the kind, and whatever the kind adds.
         damaged: By name of a unit's file, what is wrong with it, as far as `units` has seen.
     """
 
@@ -72,7 +72,7 @@ class Folder:
 
     @staticmethod
     def kind_of(path: Path) -> str | None:
-        """What a folder is of; None if hotswap has not made it."""
+        """The kind of the folder's contents, such as a study; None if hotswap has not made the folder."""
         try:
             return str(read_record(path / ABOUT).get("kind"))
         except StudyError:
@@ -86,7 +86,7 @@ class Folder:
     # Finished units.
 
     def units(self) -> dict[str, dict[str, Any]]:
-        """What each finished unit has stored, by the name of its file; `damaged` says what cannot be used.
+        """The record of each finished unit, by the name of its file; `damaged` says why a file cannot be used.
 
         A file that was read before and has not changed since is not read again.
         """
@@ -152,7 +152,7 @@ class Folder:
             lock.release()
 
     def is_held(self, unit: str) -> bool:
-        """Whether some process trains a unit."""
+        """True if some process trains the unit."""
         return _is_locked(self._lock(unit))
 
     def tell(self, unit: str, **note: Any) -> None:
@@ -170,14 +170,14 @@ class Folder:
             part.replace(path)
 
     def note(self, unit: str) -> dict[str, Any]:
-        """What was noted of a unit last: by a process that trains it, if it is held."""
+        """The last note on a unit. The process that trains the unit left it, if the unit is held."""
         with suppress(OSError, ValueError, RecursionError):
             note = json.loads(self._lock(unit).with_suffix(".json").read_text(encoding="utf-8")[:10_000])
             return note if isinstance(note, dict) else {}
         return {}
 
     def whereabouts(self, unit: str) -> str | None:
-        """Where a unit is trained; None if no process trains it."""
+        """The place where a unit is trained, in words; None if no process trains it."""
         if not self.is_held(unit):
             return None
         note = self.note(unit)

@@ -1,4 +1,4 @@
-"""What trained something: versions and device, and the command as others may read it."""
+"""The origin of a result: the versions and the device, the date, and the command as others may read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["occasion", "versions", "without_folders"]
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """What a result may depend on."""
+    """The versions and the device that a result may depend on."""
     import torch  # noqa: PLC0415  # a reader of results needs none
 
     return {

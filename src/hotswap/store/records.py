@@ -90,7 +90,7 @@ def _parts(path: Path, *, tensors: bool) -> tuple[bytes, bytes]:
 
 
 def parsed(data: bytes, place: object) -> Any:
-    """What JSON says, if it is no deeper and no larger than anything that hotswap writes.
+    """The value of a JSON text that is no deeper and no larger than anything that hotswap writes.
 
     Raises:
         StudyError: It is not JSON, or beyond the limits.

@@ -1,4 +1,4 @@
-"""Where the results that come with the package lie."""
+"""The folders of the results that come with the package."""
 
 from __future__ import annotations
 

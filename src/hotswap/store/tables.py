@@ -44,12 +44,12 @@ MOST_ROWS = 20_000_000
 
 
 def is_folder(file: Path) -> bool:
-    """Whether a name is that of a folder, with everything in it."""
+    """True if an export of this name is a folder with several files."""
     return file.suffix == "" or file.is_dir()
 
 
 def table_paths(file: Path) -> tuple[Path, Path, Path]:
-    """Where an export of that name has its metrics, its arms and its provenance."""
+    """The paths of the metrics, the arms and the provenance in an export of this name."""
     if is_folder(file):
         return file / "metrics.parquet", file / "arms.parquet", file / "provenance.json"
     if file.suffix not in {".parquet", ".csv"}:

@@ -29,7 +29,7 @@ class Held:
 
     tensors: TrainingData
     shape: tuple[int, int, int]
-    """Of an image: channels, height, width."""
+    """The shape of an image: channels, height, width."""
     classes: int
 
 

@@ -1,4 +1,4 @@
-"""Which runs of a tuned algorithm stand for all of them: those that turned out best."""
+"""The best runs of a tuned algorithm in retrospect, which stand for all of its runs."""
 
 from __future__ import annotations
 

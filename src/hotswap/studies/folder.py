@@ -34,9 +34,9 @@ class Known:
     """A run, from the file in which it is furthest.
 
     Attributes:
-        run: As it is stored.
+        run: The run as it is stored.
         unit: The unit that it was trained in.
-        file: Where it is.
+        file: The name of the file or of the folder of checkpoints that has the run.
         epoch: How far it is.
         finished: For how many epochs it is finished; 0 if only a checkpoint has it.
         seconds: Its share of the time for which its unit has been trained.
@@ -85,10 +85,10 @@ class Store:
         A folder that holds the same study grows by what is asked beyond it: epochs, batch sizes, seeds, algorithms.
 
         Args:
-            folder: Where the study lives.
-            study: What to run.
+            folder: The study's folder.
+            study: The study to run.
             precision: How matrix products are computed, `fp32` or `tf32`.
-            dtype: Of the weights.
+            dtype: The type of the weights.
             max_runs: The most runs of a unit, as for `plan`.
 
         Raises:
@@ -118,7 +118,7 @@ class Store:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.folder)!r})"
 
-    # What the study is.
+    # The study.
 
     @property
     def study(self) -> StudySpec:
@@ -184,10 +184,10 @@ class Store:
         if (specs, units) != (self.units.about["specs"], self.units.about["units"]):
             self.units.change({"specs": specs, "units": units})
 
-    # What was measured.
+    # The measures of runs.
 
     def _finished(self) -> dict[str, dict[str, Any]]:
-        """What the finished units have stored, by file, each checked; `units.damaged` says what cannot be used."""
+        """The records of the finished units, by file, each checked; `units.damaged` says why a file cannot be used."""
         found = {}
         for name, content in self.units.units().items():
             try:
@@ -219,7 +219,7 @@ class Store:
             )
 
     def known(self) -> dict[str, Known]:
-        """What is known of each run that was begun.
+        """The measures so far of each run that was begun.
 
         Raises:
             StudyError: Two finished units disagree; the sentence names both.
@@ -251,7 +251,7 @@ class Store:
         return found
 
     def _begun(self, checkpoints: Checkpoints) -> dict[str, Any] | None:
-        """What the latest checkpoint of a unit says, if it is of this study; weights are not looked at."""
+        """The record of the latest checkpoint of a unit, if it is of this study; weights are not looked at."""
         content = checkpoints.content()
         if content is None:
             return None
@@ -319,7 +319,7 @@ class Store:
         return units
 
     def is_finished(self, unit: Unit, epochs: int) -> bool:
-        """Whether another process has finished exactly this unit since it was planned."""
+        """True if another process has finished exactly this unit since it was planned."""
         file = self.units.file(named(unit.id, [run.id for run in unit.runs]))
         try:
             return file.exists() and int(read_record(file)["epochs"]) >= epochs

@@ -1,4 +1,4 @@
-"""What a run has measured, as units store it and as tables have it: their columns, and how one becomes the other."""
+"""The measures of a run: their form in units' files, their columns in tables, and the way from files to tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ARM_COLUMNS = {"run": "str", "epoch": "int64", "arm": "int64", "count": "int64"}
 """The columns of a study's table of arms, in order, and their types."""
 
 MEASURED = tuple(METRIC_COLUMNS)[7:]
-"""What a row of a run has, in order, before its further measures by name: from the epoch to the seconds."""
+"""The first values of a run's row, in order, from the epoch to the seconds. The further measures follow, by name."""
 
 _SETTINGS = ("lr", "lr_decay", "momentum")  # columns of every study, whether or not one of its algorithms has them
 _MEASURES = ("mean_lr", "trials")
@@ -120,12 +120,12 @@ def _check_rows(rows: Any, place: str) -> None:
 
 
 def _whole(values: Iterable[Any]) -> bool:
-    """Whether all of them are whole numbers that a table can hold."""
+    """True if all values are whole numbers that a table can hold."""
     return all(type(value) is int and 0 <= value <= _LARGEST for value in values)
 
 
 def same_measures(one: Stored, other: Stored) -> str | None:
-    """What two files say differently of a run at epochs that both have; None if they agree. Times may differ."""
+    """A difference between two records of a run, at epochs that both have; None if they agree. Times may differ."""
     theirs = {row[0]: row for row in other["rows"]}
     for row in one["rows"]:
         known = theirs.get(row[0], row)

@@ -52,14 +52,14 @@ def run_study(
 
     Args:
         store: The study's folder.
-        study: What of it to train.
+        study: The study to train, or a part of it.
         data: Its data set.
-        options: How.
+        options: The options of the training.
         listener: Is told of the progress.
-        asked_to_stop: Whether to stop.
+        asked_to_stop: Says whether to stop.
         elsewhere: Makes the place where units are trained, if that is not this process.
         threads: In how many threads a unit is trained elsewhere.
-        storage: Where processes that do not see the study's folder have checkpoints.
+        storage: The folder in which processes that do not see the study's folder have checkpoints.
     """
     check_size(data, study)
     deadline = math.inf if options.stop_after is None else time.monotonic() + 60 * options.stop_after
@@ -85,14 +85,14 @@ def run_study(
 
 @dataclass(frozen=True)
 class StudyWork:
-    """What all units of a command share.
+    """The objects and options that all units of a command share.
 
     Attributes:
-        study: What `StudySpec.to_dict` gave.
+        study: The study, as `StudySpec.to_dict` gave it.
         data: The data set.
         options: How to train.
-        folder: The study's, which not every process sees.
-        storage: Where checkpoints go instead of there, if anywhere.
+        folder: The study's folder, which not every process sees.
+        storage: The folder for checkpoints instead of the study's folder, if there is one.
         key: One for each command; a process keeps the data on its device for other units of the command.
     """
 

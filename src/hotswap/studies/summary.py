@@ -1,4 +1,4 @@
-"""Where a study stands: what is done, what is running, what would be kept, and how long the rest may take."""
+"""The state of a study: the progress, the processes and the checkpoints of its units, and the time that is left."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Summary", "UnitSummary", "seconds_left"]
 
 @dataclass(frozen=True)
 class UnitSummary:
-    """Where one unit stands.
+    """The state of one unit.
 
     Attributes:
         id: The unit's name.
-        algorithm: Of every run in it.
-        batch_size: Of every run in it.
+        algorithm: The algorithm of every run in it.
+        batch_size: The batch size of every run in it.
         runs: How many there are.
         epochs_done: How far training has come, as far as was recorded.
         epochs: How many epochs each run is to have.
@@ -24,7 +24,7 @@ class UnitSummary:
         diverged: How many of its runs have diverged.
         state: `done`, `running` in some process, or `left`.
         kept: The epoch of its latest checkpoint: if nobody trains it any more, training goes on from there.
-        where: Which process trains it, on which node, if one does.
+        where: The process that trains it, and the node of the process; empty if no process trains it.
         seconds_left: How long the rest may take; None while there is no pace to guess it from.
     """
 
@@ -44,7 +44,7 @@ class UnitSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Where a study stands; `damaged` has a sentence for each file that cannot be used."""
+    """The state of a study; `damaged` has a sentence for each file that cannot be used."""
 
     name: str
     precision: str

@@ -1,4 +1,4 @@
-"""What one run costs when it runs alone: the paper's Tables 1 and 2, and the twelve runs of its Figure 2.
+"""The cost of a run that is trained alone: the paper's Tables 1 and 2, and the twelve runs of its Figure 2.
 
 An ensemble's clock says nothing about a single run, so these train one run at a time, with the same engine.
 """
@@ -42,14 +42,14 @@ class TimingRow:
     """One cell of Tables 1 and 2.
 
     Attributes:
-        algorithm: Which one.
+        algorithm: The name of the algorithm.
         batch_size: Samples per minibatch.
         epoch: The epoch whose weights it started from; 0 for freshly initialised ones.
         milliseconds: Per minibatch (Table 1).
         seconds: Per epoch (Table 2).
         trials: Mean number of trials per step; 0 for algorithms without a search.
-        device: What it ran on.
-        precision: Of its matrix products.
+        device: The device that it ran on.
+        precision: The precision of its matrix products.
         torch: The version.
     """
 
@@ -147,7 +147,7 @@ def _kept(store: Store, run: RunSpec, epoch: int) -> Checkpoint | None:
 
 
 def _row_of(checkpoint: Checkpoint, run: RunSpec) -> dict[str, Tensor]:
-    """What a checkpoint has of one run; a tensor without an axis for runs, such as a count of steps, belongs to all."""
+    """The tensors of one run in a checkpoint. A tensor without an axis for runs, such as a count of steps, is whole."""
     runs = list(checkpoint.content["runs"])
     row = runs.index(run.id)
     return {

@@ -91,7 +91,7 @@ class _CheckpointSchedule:
         self._saved_at, self._saved_when = start, time.monotonic()
 
     def is_due(self, epoch: int, *, recorded: bool) -> bool:
-        """Whether one is due after this epoch, which was or was not recorded."""
+        """True if a checkpoint is due after this epoch. `recorded` says whether the epoch was recorded."""
         if self._none_yet and recorded:
             return True
         every = self._options.checkpoint_epochs
@@ -109,7 +109,7 @@ class _CheckpointSchedule:
 
 @lru_cache(maxsize=4)
 def _identity(study: StudySpec) -> dict[str, Any]:
-    """What every file of a unit says of its study; the same for all units and checkpoints of a command."""
+    """The study and its fingerprint, for every file of a unit; the same for all files that a command writes."""
     fingerprint = {"fingerprint": study.fingerprint(), "fingerprint_version": FINGERPRINT_VERSION}
     return {"study": study.to_dict(), **fingerprint}
 
@@ -149,7 +149,7 @@ class Training:
         }
 
     def run(self) -> dict[str, Any] | None:
-        """What the finished unit has measured, as its file has it; None if it was to stop before its end."""
+        """Train the unit to its last epoch. Returns the content of its file; None if it was to stop before."""
         start = self._resume()
         self.listener.unit_begins(self.unit, start, self.study.epochs)
         schedule = _CheckpointSchedule(self.options, start)
@@ -231,7 +231,7 @@ class Training:
                 stored["diverged"] = epoch
 
     def _means(self, tally: EpochTally, algorithm: str, place: int) -> dict[str, float]:
-        """What the run in this place measured of what its algorithm measures, by name."""
+        """The values of the algorithm's own measures for the run in this place, by name."""
         family, found = self.families[algorithm], {**tally.means, **tally.totals}
         for name in family.measures:
             if name not in found:

@@ -50,9 +50,9 @@ class Here:
     The processes end with this one, however it ends.
 
     Args:
-        setting: What they need.
-        jobs: How many.
-        is_spent: Whether a process is of no use after a result, such as one whose GPU has failed.
+        setting: The setting of the processes.
+        jobs: The number of processes.
+        is_spent: Says whether a process is of no use after a result, such as one whose GPU has failed.
     """
 
     def __init__(self, setting: Setting, jobs: int, is_spent: Callable[[Any], bool] = lambda _: False) -> None:

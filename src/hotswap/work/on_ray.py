@@ -37,7 +37,7 @@ class Cluster:
     """A cluster that has room for units, with nodes that have the right versions and see a folder.
 
     Attributes:
-        per_unit: What one unit needs.
+        per_unit: The resources that one unit needs.
         expected: The versions of packages that a node must have.
         refused: The ids of nodes that have others: they get no units.
     """
@@ -68,7 +68,7 @@ class Cluster:
         self._say(f"The node {name} has {'; '.join(differ)}: it gets no units until it has the same.")
 
     def options(self) -> dict[str, Any]:
-        """Of a Ray task that does a unit."""
+        """The options of a Ray task that does a unit."""
         elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(self.refused))})"} if self.refused else None
         return {**self.per_unit.options(), "label_selector": elsewhere, "max_retries": RETRIES}
 
@@ -265,10 +265,10 @@ def join(
 
     Args:
         address: `auto` or `host:port`; None starts Ray here.
-        per_unit: What one unit needs.
-        folder: Where workers write checkpoints, if all of them must.
+        per_unit: The resources that one unit needs.
+        folder: The folder in which all workers must write checkpoints, if there is one.
         say: Is told of nodes that are not used.
-        settings: Of `ray.init`, for Ray that is started here.
+        settings: The arguments of `ray.init`, for Ray that is started here.
 
     Raises:
         SettingError: Nobody answers, there is no room for a unit, or a node does not see the folder.
@@ -325,7 +325,7 @@ def _check_answers(address: str) -> None:
 
 
 def _current() -> str | None:
-    """What `auto` stands for, as far as the environment or the last `ray start` on this machine says."""
+    """The address for `auto`, from the environment or the last `ray start` on this machine; None if neither has one."""
     note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
     with suppress(OSError, ValueError):
         known = os.environ.get("RAY_ADDRESS") or note.read_text(encoding="utf-8").strip()

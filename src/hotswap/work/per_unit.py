@@ -1,4 +1,4 @@
-"""What one unit needs of a node: cores, GPUs or a share of one, and whatever else nodes are said to have."""
+"""The resources that one unit needs of a node: cores, GPUs or a share of one, and others that nodes have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ITS_NAME = {"cpu": "CPU", "gpu": "GPU"}  # as Ray calls them
 
 @dataclass(frozen=True, kw_only=True)
 class PerUnit:
-    """What one unit needs.
+    """The resources that one unit needs.
 
     Attributes:
         cpu: Cores; a unit computes in so many threads.

@@ -1,4 +1,4 @@
-"""What every process that does units needs, and how a unit can fail."""
+"""The setting of the processes that do units, and the errors with which a unit can fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from hotswap.extensions import load_texts
 __all__ = ["Function", "Setting", "UnitError", "WorkerDiedError"]
 
 Function = Callable[[Any, Any, Callable[[], bool]], Any]
-"""Does a unit: of what all units share, its own payload, and a function that says whether to stop."""
+"""A function that does a unit.
+
+Its arguments are the object that all units share, the unit's own payload, and a function that says whether to stop.
+"""
 
 
 class UnitError(HotSwapError, RuntimeError):
@@ -34,11 +37,11 @@ class WorkerDiedError(UnitError):
 
 @dataclass(frozen=True)
 class Setting:
-    """What every process needs before its first unit.
+    """The function, the shared object and the options that every process needs before its first unit.
 
     Attributes:
-        function: What is done with a unit; found by its name in the other process.
-        shared: What all units share.
+        function: The function that does a unit; found by its name in the other process.
+        shared: The object that all units share.
         threads: In how many threads torch computes.
         files: The Python files to load first, by name and text: those of `hotswap --load`.
         key: One for each command; a process that has a setting keeps it for the command's other units.

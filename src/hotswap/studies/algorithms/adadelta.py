@@ -28,8 +28,8 @@ class AdaDeltaFamily(Family):
 
     Attributes:
         rho: How much of the running averages is kept at each step.
-        eps: What is added under the square roots.
-        lr: What its step is multiplied with; 1 in the original.
+        eps: The number that is added under the square roots.
+        lr: The factor by which its step is multiplied; 1 in the original.
     """
 
     rho: float = one(INSIDE, 0.95, help="how much of its running averages is kept at each step")

@@ -26,11 +26,11 @@ class AdamFamily(Family):
 
     Attributes:
         lr: Rates of the first epoch.
-        lr_decay: What the rate is multiplied with after each epoch.
-        weight_decay: What the weights shrink by at each step, times the rate.
+        lr_decay: The factor by which the rate is multiplied after each epoch.
+        weight_decay: The share by which the weights shrink at each step, times the rate.
         beta1: How much of the running average of the gradient is kept at each step.
         beta2: How much of the running average of its square is kept.
-        eps: What is added to the square root of that.
+        eps: The number that is added to the square root of that average.
     """
 
     lr: tuple[float, ...] = several(POSITIVE, help="rates of the first epoch", short="lr", example=(0.01, 0.001))

@@ -43,10 +43,10 @@ class Look:
         colour: On white, as `#rrggbb`.
         dark: On the page's dark background; the same if not given.
         marker: The shape of its marks.
-        size: Of its marks, in points: large for few settings, small for hundreds.
-        filled: Whether its marks are.
+        size: The size of its marks, in points: large for few settings, small for hundreds.
+        filled: True if its marks are filled.
         dashes: How its lines are drawn.
-        layer: What has a larger one is drawn over the others.
+        layer: The layer of its lines and marks; a larger one is drawn over the others.
     """
 
     colour: str

@@ -143,18 +143,18 @@ class HotSwapFamily(HotSwappingFamily):
         count: How many rates there are, evenly spaced on a logarithmic scale.
         bandit: Who proposes the rate that a step starts from; one of `hotswap.bandits.BANDITS`.
         search: How rates are tried from there; one of `hotswap.searches.SEARCHES`.
-        reward: What a trial is worth to the bandit; one of `hotswap.rewards.REWARDS`.
+        reward: The worth of a trial to the bandit; one of `hotswap.rewards.REWARDS`.
         search_every: Search in every so many steps; 0 for only where `search_when` asks for it.
         search_when: Search also while the bandit is "unsure", or when the loss has "risen"; "never" for neither.
-        guard: Of results from before: runs went back to a snapshot when the smoothed loss had risen by this factor. A
+        guard: In older results, runs went back to a snapshot when the smoothed loss had risen by this factor. A
             family with a guard can be read and reported on; it is not trained any more.
-        next_weight: What the next minibatch counts in the loss that judges a trial; 0 for the same minibatch alone.
-        base: What turns a gradient into a direction: "sgd", "nesterov" or "adam".
-        momentum: Of the base "sgd" or "nesterov": one value, or several to choose from, which are swapped, too.
-        weight_decay: What is added of the weights to the gradient, of the base "sgd": one value, or several.
-        beta1: Of the base "adam": how much of the running mean of the gradient is kept; 0 gives RMSprop's direction.
-        beta2: Of the base "adam": how much of the running mean of its square is kept.
-        factored: Whether each hyperparameter has a bandit of its own, instead of one for all combinations.
+        next_weight: The weight of the next minibatch in the loss that judges a trial; 0 for the same minibatch alone.
+        base: The rule that turns a gradient into a direction: "sgd", "nesterov" or "adam".
+        momentum: Momentum of the base "sgd" or "nesterov": one value, or several that are swapped, too.
+        weight_decay: The share of the weights that the base "sgd" adds to the gradient: one value, or several.
+        beta1: The share of the running mean of the gradient that the base "adam" keeps; 0 gives RMSprop's direction.
+        beta2: The share of the running mean of its square that the base "adam" keeps.
+        factored: True if each hyperparameter has a bandit of its own, instead of one for all combinations.
     """
 
     bandit: Bandit = one(part_of(BANDITS, Bandit), DiscountedUCB(), help="who proposes a rate")
@@ -201,12 +201,12 @@ class HotSwapFamily(HotSwappingFamily):
 
     @property
     def combined(self) -> bool:
-        """Whether more than the rate is swapped, or a weight decay is in force."""
+        """True if more than the rate is swapped, or a weight decay is in force."""
         return len(self.momentum) > 1 or self.weight_decay != (0.0,)
 
     @property
     def direction_has_state(self) -> bool:
-        """Whether the base remembers gradients of the steps before."""
+        """True if the base remembers gradients of the steps before."""
         return self.base != "sgd" or self.momentum != (0.0,)
 
     def check_trained(self) -> None:

@@ -25,7 +25,7 @@ class SgdFamily(Family):
 
     Attributes:
         lr: Rates of the first epoch.
-        lr_decay: What the rate is multiplied with after each epoch.
+        lr_decay: The factor by which the rate is multiplied after each epoch.
         momentum: The share of the velocity that is kept.
     """
 

@@ -29,7 +29,7 @@ class VsgdFamily(Family):
 
     Attributes:
         start: How many minibatches give the first averages, before anything moves.
-        slow: What the mean square of the gradient is multiplied with then, so that rates begin too small.
+        slow: The factor by which the mean square of the gradient is multiplied then, so that rates begin too small.
     """
 
     start: int = one(COUNT, 10, help="how many minibatches give the first averages, before anything moves")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NETWORKS", "Network", "network_from_dict"]
 
 Shape = tuple[int, int, int]
-"""Of an image: channels, height, width."""
+"""The shape of an image: channels, height, width."""
 
 PLAIN = "perceptron"
 """The network of a stored study that names none: in the first version there was no other."""
@@ -36,7 +36,7 @@ class Network(Settings, ABC):
     network: ClassVar[str]
     """The name under which the class is registered; `NETWORKS.register` sets it."""
     flat: ClassVar[bool] = False
-    """Whether it takes images as rows of numbers, instead of `(channels, height, width)`."""
+    """True if the network takes images as rows of numbers, instead of `(channels, height, width)`."""
 
     @abstractmethod
     def module(self, shape: Shape, classes: int, seed: int) -> nn.Module:

@@ -21,7 +21,7 @@ class ConvolutionalSpec(Network):
 
     Attributes:
         channels: How many channels each block gives, from the images on.
-        batch_norm: Whether blocks normalise over the minibatch.
+        batch_norm: True if blocks normalise over the minibatch.
     """
 
     channels: tuple[int, ...] = several(COUNT, (16, 32), help="channels of each block", distinct=False)

@@ -1,1 +1,1 @@
-"""What a study is: its runs, its settings and their checks, its plan; and how it is written in a file."""
+"""The specification of a study: its runs, its settings and their checks, its plan, and its form in a file."""

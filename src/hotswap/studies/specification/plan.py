@@ -1,4 +1,4 @@
-"""Which runs share an ensemble: those that see the same minibatches and take the same kind of step."""
+"""The plan of a study: runs that see the same minibatches and take the same kind of step share an ensemble."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unit:
 
     Attributes:
         algorithm: The family of every run in it, by name; where several are trained as one, a name for all of them.
-        batch_size: Of every run in it.
+        batch_size: The batch size of every run in it.
         runs: The runs, family by family and seed by seed.
         part: Its number, from 1, where the runs of one algorithm and batch size were split; otherwise None.
     """

@@ -80,11 +80,11 @@ class FieldError(SettingError):
         return f"{self.owner} {self.place} {self.problem}"
 
 
-# What a value must be.
+# Rules for values.
 
 
 class Rule:
-    """What a value must be.
+    """A rule that a value must meet.
 
     Attributes:
         type: The type that pydantic checks, strictly: of numbers, only whole ones become floats where floats are due.
@@ -135,7 +135,7 @@ def number(words: str, holds: Callable[[float], bool]) -> Rule:
 
 
 def one_of(choices: Collection[str]) -> Rule:
-    """One of the given strings, such as the names of a registry."""
+    """A string from the given choices, such as the names of a registry."""
     yours = ", or one that a file of yours registers (hotswap --load FILE.py)" if isinstance(choices, Registry) else ""
     known = Annotated[str, _that(lambda value: value in choices)]
     return Rule(known, lambda: "one of " + ", ".join(choices) + yours)
@@ -163,7 +163,7 @@ def instance_of(kind: type, write: Callable[[Any], object]) -> Rule:
 
 
 def optional(rule: Rule) -> Rule:
-    """What the rule says, or None."""
+    """A value that meets the rule, or None."""
     return Rule(rule.type | None, rule.words, rule.write)
 
 
@@ -215,14 +215,14 @@ def part_of(registry: Registry[type[T]], kind: type[Any]) -> Rule:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known of one field of `Settings` beside its default.
+    """The description of one field of `Settings`, without the field's default.
 
     Attributes:
-        rule: What it must be.
-        help: What it means, for the commented example of a study and for documentation.
+        rule: The rule that its value must meet.
+        help: Its meaning, for the commented example of a study and for documentation.
         short: How its value is written in the ids of runs, if it varies between them: `lr` as in `sgd-b64-lr0.1-s0`.
-        example: What the example of a study shows where it is not the default.
-        added: Whether it came after the first release. It is then left out of fingerprints while it has its default,
+        example: Its value in the example of a study, where that is not the default.
+        added: True if it came after the first release. It is then left out of fingerprints while it has its default,
             so that studies from before keep theirs.
     """
 
@@ -310,7 +310,7 @@ class Settings:
     @classmethod
     @cache
     def schema(cls) -> dict[str, Setting]:
-        """What is known of each field, in order."""
+        """The description of each field, in order."""
         return {item.name: item.metadata[_SETTING] for item in fields(cls) if _SETTING in item.metadata}
 
     def stored(self) -> dict[str, Any]:
@@ -318,7 +318,10 @@ class Settings:
         return {name: plain(setting.rule.write(getattr(self, name))) for name, setting in self.schema().items()}
 
     def decisive(self) -> dict[str, Any]:
-        """What a fingerprint is made of: every setting, but of those that were added later only what is no default."""
+        """The settings that a fingerprint is made of.
+
+        A setting that was added later is among them only if its value is not the default.
+        """
         defaults = {item.name: item.default for item in fields(self)}
         added = {name for name, setting in self.schema().items() if setting.added}
         return {
@@ -336,7 +339,7 @@ class Check:
         self.owner = f"{type(target).__name__}:"
 
     def error(self, place: str, problem: str) -> FieldError:
-        """What to raise about the object being made."""
+        """An error about the object being made, for the caller to raise."""
         return FieldError(self.owner, place, problem)
 
     def one(self, field: str, rule: Rule) -> None:

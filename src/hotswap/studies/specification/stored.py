@@ -33,7 +33,7 @@ def stored_study(table: Any, place: Path) -> StudySpec:
 
 
 MOST_RUNS = 1_000_000
-"""Of a study that is read: more would take minutes before anything could be said of them."""
+"""The most runs of a study that is read: more would take minutes before anything could be said of them."""
 
 
 def _check_size(table: Any, place: Path) -> None:
@@ -65,7 +65,7 @@ def check_stored_names(table: object, place: Path) -> None:
 
 
 def _names(table: object) -> Iterator[tuple[str, str, object]]:
-    """Where each name is in a stored study, what it is the name of, and the name."""
+    """The place of each name in a stored study, the kind of thing that it names, and the name."""
     if not isinstance(table, Mapping):
         return
     for key, what in (("name", "study"), ("dataset", "data set")):

@@ -52,7 +52,7 @@ class RunSpec:
     Attributes:
         algorithm: The name of its family in the study, which is that of the algorithm unless the study says otherwise.
         batch_size: Samples per minibatch.
-        seed: Of its weight initialisation, and of whatever else is random in it.
+        seed: The seed of its weight initialisation, and of whatever else is random in it.
         varied: The settings in which it differs from other runs of its family, as pairs of name and value. They are
             attributes, too: `run.lr`.
     """
@@ -113,13 +113,13 @@ def _settings(algorithm: str, given: Mapping[str, float | None], check: Check) -
 
 @dataclass(frozen=True, kw_only=True)
 class StudySpec(Settings):
-    """Which runs there are, and everything that decides what comes out of each.
+    """The runs of a study, and everything that decides the result of each.
 
     Attributes:
-        name: What it is called.
-        dataset: One of `hotswap.data.DATASETS`.
+        name: The name of the study.
+        dataset: The name of the data set, from `hotswap.data.DATASETS`.
         train_images: The first so many training images are used; None for all of them.
-        network: What is trained; one of `hotswap.studies.NETWORKS`.
+        network: The network that is trained; its class is one of `hotswap.studies.NETWORKS`.
         families: The algorithms, each with its settings; several of one algorithm have different names.
         batch_sizes: Every algorithm runs with each of them.
         seeds: Weight initialisations; every setting runs from each of them.
@@ -261,7 +261,7 @@ class StudySpec(Settings):
         }
 
     def differences(self, other: StudySpec) -> list[str]:
-        """What makes the fingerprints of two studies different: `network hidden is [500], not [100]`."""
+        """The settings that make the fingerprints of two studies different: `network hidden is [500], not [100]`."""
         own, others = (_flat(json.loads(json.dumps(study.decisive()))) for study in (self, other))
         return [
             f"{name} is {own.get(name, 'not there')}, not {others.get(name, 'there')}"
@@ -280,7 +280,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _part(name: str, asked: Iterable[T] | None, present: tuple[T, ...]) -> tuple[T, ...]:
-    """What was asked for, in the order of the study."""
+    """The items that were asked for, in the order of the study; all items if `asked` is None."""
     if asked is None:
         return present
     if isinstance(asked, str) or not isinstance(asked, Iterable):

@@ -23,7 +23,7 @@ from hotswap.studies.specification.study import StudySpec
 __all__ = ["EXAMPLE", "example", "load_study"]
 
 TABLES = ("network", "families", "set_aside")
-"""What `StudySpec` holds and a file writes as tables, or not at all."""
+"""The fields of `StudySpec` that a file writes as tables, or not at all."""
 
 MOST_BYTES = 10**7
 """The most bytes of a file. It is checked before the file is read."""
