@@ -94,7 +94,7 @@ __all__ = [  # noqa: RUF022  # plainly sorted, as `dir` sorts
     "train_until",
 ]
 
-_ROOMS = (  # those that need no torch come first
+_ROOMS = (  # rooms that need no torch come first
     *("errors", "arms", "rewards", "searches", "bandits", "convergence", "race", "optim"),
     *("data", "networks", "presets", "studies"),
 )

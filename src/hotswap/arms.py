@@ -16,7 +16,7 @@ from hotswap.errors import SettingError
 __all__ = ["Arms", "Value", "log_grid"]
 
 Value = float | tuple[float, ...]
-"""What a hyperparameter can be: a number, or a tuple of numbers like Adam's `betas`."""
+"""A value of a hyperparameter: a number, or a tuple of numbers like Adam's `betas`."""
 
 
 def log_grid(high: float = 1e2, low: float = 1e-6, count: int = 33) -> tuple[float, ...]:
@@ -76,7 +76,7 @@ class Arms:
         return len(self.axes[-1])
 
     def values(self, arm: int) -> dict[str, Value]:
-        """What arm number `arm` stands for, by name."""
+        """The values, by name, that arm number `arm` stands for."""
         if not 0 <= arm < len(self):
             raise SettingError(f"Arms: there is no arm {arm}; they are numbered 0 to {len(self) - 1}.")
         if len(self.axes) == 1:

@@ -20,7 +20,7 @@ Array: TypeAlias = Any
 """A NumPy array, a torch tensor, or, for a single run, a number. Docstrings give shapes: R runs, K arms, T trials."""
 
 Device: TypeAlias = Any
-"""Where arrays live: a torch device, or None for NumPy."""
+"""The place of arrays: a torch device, or None for NumPy."""
 
 
 class Numbers:
@@ -54,7 +54,7 @@ class Numbers:
 
 
 def namespace(array: Array) -> Any:
-    """What has the functions that fit the array: `numpy`, `torch`, or `Numbers`."""
+    """The namespace with the functions that fit the array: `numpy`, `torch`, or `Numbers`."""
     if isinstance(array, np.ndarray):
         return np
     return Numbers if isinstance(array, (float, int)) else sys.modules["torch"]

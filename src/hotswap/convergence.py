@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Stepper(Protocol):
-    """What the loop needs of an optimizer; `hotswap.HotSwap` is one."""
+    """An optimizer, as far as the loop needs it. `hotswap.HotSwap` is one."""
 
     @property
     def last_step(self) -> Any:
@@ -50,7 +50,7 @@ class Stepper(Protocol):
 
 @dataclass
 class Progress:
-    """Where training stands after a step. Predicates read it and change nothing."""
+    """The state of training after a step. Predicates read it and change nothing."""
 
     steps: int = 0
     """Steps taken."""

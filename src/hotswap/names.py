@@ -17,10 +17,10 @@ from hotswap.errors import UnsafeNameError
 __all__ = ["NAMED", "RULE", "check_name", "check_named", "is_name", "one_line"]
 
 RULE = "letters (a-z, A-Z), digits, '_', '-' and '.' only, at most 100 of them, and neither '.' nor '..'"
-"""What a name consists of."""
+"""The characters that a name consists of."""
 
 RUN_RULE = "letters (a-z, A-Z), digits, '_', '-', '.' and '+' only, at most 255 of them, and neither '.' nor '..'"
-"""What the name of a run consists of: it is made of other names and of numbers, such as 1e+20."""
+"""The characters that the name of a run consists of. It is made of other names and of numbers, such as 1e+20."""
 
 NAMED = ("workload", "method", "configuration", "algorithm", "unit", "run")
 """The columns of tables that hold names, each called by what it is the name of."""

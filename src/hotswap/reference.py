@@ -54,7 +54,7 @@ def hot_swap(  # Algorithm 1: general hot swapped optimization
 
 @dataclass(frozen=True)
 class Step:
-    """What one pass through Algorithm 2's loop did."""
+    """The record of one pass through Algorithm 2's loop."""
 
     start: int
     trials: list[tuple[int, float]]
@@ -230,7 +230,7 @@ def both_ways(trial: Trial, f_start: float, proposal: int, arms: int, *, max_tri
         if worse and min(losses.values()) < f_start:
             break
         index += 1
-    best = min(losses, key=lambda arm: losses[arm])  # of equal ones that which was tried first
+    best = min(losses, key=lambda arm: losses[arm])  # of equal losses, the arm that was tried first
     return best if losses[best] < f_start else None
 
 

@@ -106,5 +106,5 @@ def check_class(thing: object, base: type, needed: Sequence[str]) -> None:
 
 
 def _defined_again(one: object, other: object) -> bool:
-    """Whether both come from the same line of code: a module that was loaded again, a notebook's cell run twice."""
+    """Whether two things have the same module and name: a module was loaded again, or a notebook's cell run twice."""
     return all(getattr(one, name, None) == getattr(other, name, other) for name in ("__module__", "__qualname__"))

@@ -124,7 +124,7 @@ def _form(state: State) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def _equal(one: State, other: State) -> bool:
-    """Whether all fields are, NaN included."""
+    """Whether all fields of two states are equal. NaN equals NaN."""
     fields, others = arrays_of(one), arrays_of(other)
     return fields.keys() == others.keys() and all(
         np.array_equal(_numpy(array), _numpy(others[name]), equal_nan=_numpy(array).dtype.kind == "f")

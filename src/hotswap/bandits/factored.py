@@ -14,7 +14,7 @@ from hotswap.states import State, arrays_of, replaced
 
 __all__ = ["FactoredBandit", "FactoredState"]
 
-VERSIONS = 1000  # of an axis's state, at most
+VERSIONS = 1000  # versions of an axis's state, at most
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class FactoredBandit(Bandit):
         return tuple(zip(bandits, self.shape, strict=True))
 
     @property
-    def state_version(self) -> int:  # type: ignore[override]  # of all axes together
+    def state_version(self) -> int:  # type: ignore[override]  # the version of all axes together
         """1 where the states of all axes are of version 1; else their versions, less 1, as digits to the base 1000."""
         digits = (bandit.state_version - 1 for bandit, _ in self.axes)
         version: int = 1 + sum(digit * VERSIONS**axis for axis, digit in enumerate(digits))
@@ -248,7 +248,7 @@ class FactoredBandit(Bandit):
 
 
 def _where(condition: Array, yes: State, no: State) -> State:
-    """For each run the fields of one state or of the other."""
+    """A state whose fields come, for each run, from one state or from the other."""
     xp, others = namespace(condition), arrays_of(no)
     return replaced(
         yes,

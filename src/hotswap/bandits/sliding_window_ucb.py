@@ -93,7 +93,7 @@ class SlidingWindowUCB(Bandit):
         """See `Bandit.observe`. Trials are written one behind the other, over the oldest ones."""
         arm, reward, happened = trials_as_arrays(state.paid, arm, reward, tried)
         xp = namespace(arm)
-        number = happened.cumsum(axis=1) - 1  # of each trial among those that happened
+        number = happened.cumsum(axis=1) - 1  # each trial's number among the trials that happened
         total = happened.sum(axis=1)
         fits = happened & (number >= total[:, None] - self.window)  # a trial that others overwrite at once is left out
         slot = xp.where(fits, (state.position[:, None] + number) % self.window, self.window)

@@ -1,4 +1,4 @@
-"""Who takes part in the demo: what a newcomer can use without choosing a learning rate."""
+"""The contenders of the demo: optimizers that a newcomer can use without choosing a learning rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODIGY_IS_MISSING = "Prodigy is left out: it needs prodigyopt, which is not ins
 
 
 class Rate(Enum):
-    """Who chose a learning rate."""
+    """The origin of a learning rate."""
 
     WON = "won"
     ALONE = "alone"

@@ -35,7 +35,7 @@ TRIAL = 1 / 3
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
-    """What the demo runs."""
+    """The settings of the demo's runs."""
 
     epochs: int = 10
     batch_size: int = 64
@@ -53,14 +53,14 @@ class Point:
 
     passes: float
     loss: float
-    """Over the first training images."""
+    """The mean loss over the first training images."""
     error: float
     """Share of wrong predictions on the test images."""
 
 
 @dataclass
 class Outcome:
-    """What one contender did."""
+    """The record of one contender's run."""
 
     name: str
     rate: Rate
@@ -73,7 +73,7 @@ class Outcome:
     rates: list[float] = field(default_factory=list)
     """The rate of each step that moved, of a contender that chooses it for each; the last one, of the others."""
     standings: Standings | None = None
-    """Of a race."""
+    """The standings of a race; None for the other contenders."""
 
     @property
     def end(self) -> Point:

@@ -1,4 +1,4 @@
-"""What the outcomes mean: who ended lowest, and what the race cost, as values and as two sentences."""
+"""The meaning of the outcomes: the lowest contender and the cost of the race, as values and as two sentences."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from hotswap.demo.training import Outcome
 __all__ = ["Standout", "Verdict", "judge"]
 
 BASELINE = "AdamW"
-"""Whose time the race's is compared with."""
+"""The contender with whose time the race's time is compared."""
 
 LEVEL = 0.01
 """Losses that differ by no larger share are level."""
 
 THE_RACE = "the race"
-"""What sentences call it."""
+"""The name of the race in sentences."""
 
 
 @dataclass(frozen=True)
 class Standout:
-    """Who ended lowest, by the training loss or by the test error."""
+    """The contender that ended lowest, by the training loss or by the test error."""
 
     name: str
     value: float
     next: str
-    """Who came after it."""
+    """The contender that came after the lowest."""
     next_value: float
     level: tuple[str, ...] = ()
-    """Whose loss is within 1 % of it, or whose test error differs by no more than chance explains."""
+    """Contenders with a loss within 1 % of the lowest, or with a test error no higher than chance explains."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What can be said of one demo."""
+    """The conclusions from one demo."""
 
     test_images: int
     loss: Standout | None
-    """By the training loss; None where nobody learned."""
+    """The lowest by the training loss; None where nobody learned."""
     error: Standout | None
-    """By the test error; None where nobody learned."""
+    """The lowest by the test error; None where nobody learned."""
     won: str = ""
     """The lane that won the race; empty without a race."""
     dropped: int = 0
     """Lanes that the race dropped."""
     share: float = 0.0
-    """Of the race's passes, those of lanes that it dropped."""
+    """The share of the race's passes that went to lanes that it dropped."""
     slower: float | None = None
     """The race's processor time over AdamW's."""
 

@@ -50,11 +50,11 @@ class Groups(NamedTuple):
     """A part is three things: the bandit, whether it hears of arms that were taken without a trial, and whether it is
     asked if it is unsure."""
     searches: list[Group]
-    """With the walks of this step as their state."""
+    """The searches, with the walks of this step as their state."""
     rewards: list[Group]
-    """With the running scales as their state."""
+    """The rewards, with the running scales as their state."""
     paces: list[Group]
-    """For runs that do not search in every step."""
+    """The paces of runs that do not search in every step."""
 
 
 class Running(NamedTuple):
@@ -328,7 +328,7 @@ def _joined(found: list[Tensor]) -> Tensor:
 
 
 def _where(condition: Tensor, yes: AnyWalk, no: AnyWalk) -> AnyWalk:
-    """For each run the fields of one walk or of the other."""
+    """A walk whose fields come, for each run, from one walk or from the other."""
     other = arrays_of(no)
     return replaced(yes, {name: torch.where(condition, array, other[name]) for name, array in arrays_of(yes).items()})
 

@@ -16,7 +16,7 @@ from hotswap.errors import SettingError
 __all__ = ["Elementwise", "UpdateRule"]
 
 Values: TypeAlias = dict[str, Any]
-"""By name, a number that all runs share, or a tensor `(R, 1)` with one for each."""
+"""The values by name: a number that all runs share, or a tensor `(R, 1)` with one number for each run."""
 
 UpdateRule: TypeAlias = Callable[[Any, Any, dict[str, Any], Values, Any], None]
 """`rule(theta, gradient, slots, values, step)`: one step of every run, written into `theta` and the slots in place.

@@ -21,7 +21,7 @@ from hotswap.errors import CheckpointError
 
 __all__ = ["Ensemble", "EpochTally", "Measured", "Tally", "TrainingData", "Update", "copy_by_name"]
 
-EVALUATION_BYTES = 2**31  # of activations while evaluating, about
+EVALUATION_BYTES = 2**31  # bytes of activations while evaluating, about
 
 
 @dataclass

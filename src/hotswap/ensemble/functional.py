@@ -61,7 +61,7 @@ class FunctionalModel(Model):
         return dict(self.buffers)
 
     def _buffers_of(self, theta: Tensor) -> Buffers:
-        """Those of the copies that θ has rows for."""
+        """The buffers of the copies that θ has rows for."""
         return {name: buffer[: len(theta)] for name, buffer in self.buffers.items()}
 
     def _one(self, module: nn.Module, row: Tensor, buffers: Buffers, x: Tensor) -> tuple[Tensor, Buffers]:

@@ -80,8 +80,8 @@ class HotSwapped(Update):
         self.next_weight = torch.tensor(weights, dtype=torch.float64, device=device)
         self.looks_ahead = first.next_weight > 0
         self.passes = 1.0 + (self.next_weight > 0) * (self.next_weight < 1)  # forward passes that a trial takes
-        self.minibatches: list[tuple[Tensor, Tensor, Gradient, Any]] = []  # that judge; see `_look_at`
-        self.direction = theta  # of the latest step: the pieces of a step read it where it lies
+        self.minibatches: list[tuple[Tensor, Tensor, Gradient, Any]] = []  # minibatches that judge; see `_look_at`
+        self.direction = theta  # the latest step's: the pieces of a step read it where it lies
 
         def empty(base: Direction, rows: slice) -> dict[str, Tensor]:
             return {name: torch.zeros_like(theta[rows]) for name in base.slots}
@@ -89,7 +89,7 @@ class HotSwapped(Update):
         self.bases = grouped(runs, lambda variant: variant.direction, empty)
         self.bases_remember = any(group.state for group in self.bases)
         self.turning = self.bases_remember or any(variant.search.needs_slope for variant, _ in runs)
-        self.number = torch.zeros((), dtype=torch.float64, device=device)  # of the step, for the bases
+        self.number = torch.zeros((), dtype=torch.float64, device=device)  # the step's number, for the bases
         self.slope, self.norm = torch.zeros(2, count, dtype=torch.float64, device=device).unbind()
 
     @property

@@ -36,7 +36,7 @@ __all__ = [
     "side_by_side",
 ]
 
-MOST_PROGRAMS = 128  # that one function may become
+MOST_PROGRAMS = 128  # programs into which one function may be compiled, at most
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def _example(sizes: Sequence[int], instead: Sequence[int]) -> list[int]:
     return [size if size == 1 else other for size, other in zip(sizes, instead, strict=True)]
 
 
-_compiled_with: set[object] = set()  # what the kernels were compiled for
+_compiled_with: set[object] = set()  # kinds of calls that were compiled
 
 
 def _compile_for_any_size(
@@ -130,7 +130,7 @@ _known_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 
 def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
-    """So many streams of a device, the same ones every time."""
+    """`count` streams of a device, the same ones every time."""
     known = _known_streams.setdefault(device, [])
     while len(known) < count:
         known.append(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]

@@ -85,11 +85,11 @@ class Model(ABC):
         return self.gradient(theta, x, y).direction
 
     def before_trials(self, gradient: Gradient, x: Tensor) -> Gradient:
-        """The same with a memo of what all trials of a step share."""
+        """The gradient with a memo of what all trials of a step share."""
         return gradient
 
     def elsewhere(self, theta: Tensor, gradient: Gradient, x: Tensor) -> Gradient:
-        """The same direction with a memo for trials on another minibatch than that of the gradient pass."""
+        """The gradient with a memo for trials on another minibatch than the gradient pass."""
         return gradient
 
     def beside(self, direction: Tensor, x: Tensor) -> Any:

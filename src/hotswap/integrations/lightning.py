@@ -144,7 +144,7 @@ class HotSwapModule(LightningModule):
 
 
 class _TrainingStep(WithBackward):
-    """One of Lightning's closures: zero gradients, training step, backward."""
+    """A closure of Lightning's. It sets gradients to zero, takes the training step and runs the backward pass."""
 
     def __init__(self, module: HotSwapModule, optimizer: Any, closure: Any) -> None:
         self.module, self.optimizer, self.closure = module, optimizer, closure

@@ -30,7 +30,7 @@ WINDOW = 100
 
 
 def is_adaptive(base: Optimizer) -> bool:
-    """Whether a base is Adam or of its kin; those of others are known by their names."""
+    """Whether a base is Adam or one of its kin. An optimizer of another package counts if its name has "adam" in it."""
     return isinstance(base, _KIN) or "adam" in type(base).__name__.lower()
 
 

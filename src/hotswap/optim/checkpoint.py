@@ -272,7 +272,7 @@ def _read_bandit(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> An
         learned = bandit.restored(fresh, saved, version)
     except CheckpointError:
         raise
-    except Exception as error:  # of a bandit of the user's own, in `migrate`
+    except Exception as error:  # a bandit of the user's own raised it in `migrate`
         raise CheckpointError(
             f"The checkpoint is damaged, or of another bandit: {type(bandit).__name__} cannot read its state "
             f"({said(error)}). Nothing was changed; use the bandit that it was saved with."

@@ -39,9 +39,9 @@ Closure = Callable[[], object]
 """Returns a loss, or a pair of a loss and anything."""
 
 CLOSURE_ADAPTERS: dict[str, str] = {"_wrap_closure": "hotswap.integrations.lightning_closures"}
-"""For the name of a function that a framework binds closures to with `functools.partial`: the module whose function
-`unwrap` takes such a closure apart. It is imported when the framework is met: users need not import it, and nobody else
-pays for it."""
+"""Modules by the name of the function to which a framework binds closures with `functools.partial`. A module's function
+`unwrap` takes such a closure apart. The module is imported when the framework is met: users need not import it, and
+nobody else pays for it."""
 
 _in_trial: ContextVar[bool] = ContextVar("hotswap_in_trial", default=False)
 
@@ -127,7 +127,7 @@ class LossReader:
 
     def __init__(self) -> None:
         self._host: Tensor | None = None
-        """In memory that a GPU can write to by itself; of the loss's own type, which would be converted first."""
+        """The copy of the loss, in memory that a GPU writes to by itself, and of the loss's own type."""
         self._events: dict[torch.device, torch.cuda.Event] = {}
         self._copied: torch.cuda.Event | None = None
         """The event that says that the copy is there; None if none was asked for."""
@@ -228,7 +228,7 @@ def _clear(parameters: list[Tensor], *, keep: bool) -> list[tuple[Tensor, Tensor
 
 
 def _ran_backward(parameters: list[Tensor], old: list[tuple[Tensor, Tensor, int]]) -> bool:
-    """Whether the closure ran a backward, where gradients were in `.grad` before; if not, these are cleared.
+    """Whether the closure ran a backward pass. If it ran none, gradients from before the step are cleared.
 
     Raises:
         UnsupportedError: Its backward has added to them.
@@ -255,7 +255,7 @@ def _ran_backward(parameters: list[Tensor], old: list[tuple[Tensor, Tensor, int]
 
 
 def _has_gradient(parameters: list[Tensor]) -> bool:
-    """Whether there is one; a plain loop takes half of what `any` takes, in every step."""
+    """Whether a parameter has a gradient. A plain loop takes half of the time of `any`, in every step."""
     for parameter in parameters:  # noqa: SIM110
         if parameter.grad is not None:
             return True

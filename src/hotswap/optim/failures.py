@@ -34,13 +34,13 @@ _MACHINE_WORDS = (
     "nccl",
     "processgroup",
 )
-"""Of errors that torch raises as plain `RuntimeError`s."""
+"""Words in the messages of machine failures that torch raises as plain `RuntimeError`s."""
 
 
 def is_of_the_rate(error: Exception) -> bool:
     """Whether an exception at a trial may be the rate's doing, and not the machine's or the closure's own.
 
-    The closure's own are that it does not do what a step needs, and that its data have run out.
+    The closure's own errors are two: it does not do what a step needs, or its data have run out.
     """
     return not isinstance(error, HotSwapError | StopIteration) and not is_of_the_machine(error)
 

@@ -78,11 +78,11 @@ class Clipping:
 
 
 class FiniteCheck:
-    """Whether all gradients of a step are finite: `ask` does not wait for the device, `answer` reads it later."""
+    """A check of a step's gradients: are all finite? `ask` does not wait for the device, `answer` reads it later."""
 
     def __init__(self) -> None:
         self._found: dict[torch.device, tuple[Tensor, Tensor]] = {}
-        """For each GPU a number that is not 0 once a value was not finite, and a 1 to divide by."""
+        """A number for each GPU that is not 0 once a value was not finite, and a 1 to divide by."""
         self._asked: list[Tensor] = []
         self._rest: list[Tensor] = []
         self._norms: tuple[Tensor, ...] = ()

@@ -354,7 +354,7 @@ class HotSwap(Optimizer):
         return rewards
 
     def _pass_time(self, decision: Decision) -> None:
-        """After the step: for the bandit, which has proposed or will have, and for the pace."""
+        """Record that a step is over. A bandit that made no proposal for it hears of it later."""
         memory, pace = self._memory, self._pace
         if memory.proposal is not None:
             memory.bandit = memory.proposal.state
@@ -430,7 +430,7 @@ class HotSwap(Optimizer):
         )
 
     def gradient_pass(self) -> AbstractContextManager[None]:
-        """For loops that call `backward()` themselves: a `step(trial_closure=...)` shares its random numbers.
+        """Record a gradient pass of a loop that calls `backward()` itself, whose random numbers trials share.
 
             optimizer.zero_grad()
             with optimizer.gradient_pass():

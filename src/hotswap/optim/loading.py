@@ -57,7 +57,7 @@ def said(error: Exception) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a real number, or a tensor of one; True and False are none."""
+    """Whether a value is a real number, or a tensor that holds one number. True and False are no numbers."""
     if isinstance(value, Tensor):
         return value.numel() == 1 and value.dtype != torch.bool and not value.is_complex() and not value.is_meta
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -205,7 +205,7 @@ def _check_group(group: Mapping[Any, Any], now: Mapping[str, Any], where: str) -
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value has no tensors in it, and nothing else that is more than data."""
+    """Whether a value consists of plain data alone: no tensors and no other objects."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -283,14 +283,14 @@ class Form(NamedTuple):
 
     scalar: bool
     shape: tuple[int, ...] | None
-    """Of the tensor; None where the shape of the tiny one does not tell."""
+    """The shape of the tensor; None where the shape of the tiny tensor does not tell it."""
     floating: bool
     tiny: Any
-    """The same of the tiny tensor."""
+    """The value that the optimizer keeps for the tiny tensor."""
 
 
 def _is_torchs(base: Optimizer) -> bool:
-    """Whether it is one of torch's own optimizers, and no subclass of one."""
+    """Whether the base is an optimizer of torch's own, and no subclass of one."""
     return getattr(torch.optim, type(base).__name__, None) is type(base)
 
 

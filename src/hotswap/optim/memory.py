@@ -73,12 +73,12 @@ class Memory:
     missed: list[Told | None] = field(default_factory=list)
     """An entry for each step that the bandit has not been told of, see `catch_up`."""
     top: TopWatch | None = None
-    """Whether the rate sits at the top of its grid; None where nobody looks, or has looked enough."""
+    """The watch for rates at the top of their grid; None where nobody looks, or has looked enough."""
     last_step: StepRecord | Brief | None = None
     proposal: Proposal | None = None
-    """For the next step, made when the bandit has just learned."""
+    """The proposal for the next step, made when the bandit has just learned."""
     search_with: tuple[Closure, Tensor | float] | None = None
-    """For the next step without arguments: a trial closure, and its loss at the start point."""
+    """A trial closure for the next step without arguments, and its loss at the start point."""
 
     def catch_up(self, bandit: Bandit, reward: Reward) -> None:
         """Let the bandit learn of the steps that it has missed.

@@ -174,7 +174,7 @@ class ModuleInventory:
         """Parameters that the optimizer does not move."""
 
     def is_current(self) -> bool:
-        """Whether no module was put into these modules, or taken out of them, since, and all of them are there."""
+        """Whether these modules still exist, and no module was put into them or taken out of them since."""
         for children, before in self._parents:
             if len(children) != len(before) or not all(map(is_, children.values(), before)):
                 return False
@@ -184,7 +184,7 @@ class ModuleInventory:
         return not any(self._leaves)
 
     def roots(self) -> list[nn.Module]:
-        """Those of the outermost modules that are there still."""
+        """The outermost modules that still exist."""
         return [module for ref in self._roots if (module := ref()) is not None]
 
     def buffers(self) -> list[BufferDict]:

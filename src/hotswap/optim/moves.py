@@ -317,7 +317,7 @@ class Move(ABC):
         self.elsewhere = elsewhere
         """Names of arms that are not the base's: others set them, and one direction leads to all of their values."""
         self.finite_unknown = False
-        """Whether `check_gradients` has something to find out."""
+        """Whether `check_gradients` has yet to find out if the gradients are finite."""
         self._copies = Workspace()
         self._moving: list[Moving] = []
         self._finite = FiniteCheck()
@@ -559,7 +559,7 @@ class LinearMove(Scaled):
                     torch._foreach_copy_(displacement, moving.gradients)
                     torch._foreach_add_(displacement, moving.origin, alpha=float(moving.group["weight_decay"]))
                     for owner, decayed in zip(moving.owners, displacement, strict=True):
-                        owner.grad = sharded_like(owner, decayed)  # where the displacement will be
+                        owner.grad = sharded_like(owner, decayed)  # the displacement's memory
                 torch._foreach_zero_(moving.parameters)
             unit = {"lr": 1.0} | ({"weight_decay": 0.0} if "weight_decay" in self.base.defaults else {})
             with with_values(self.base, unit, lambda group: 1.0):

@@ -72,7 +72,7 @@ class Setters:
         except BaseException:
             for name in called:
                 if name in before:
-                    with suppress(Exception):  # what has raised first is what the user has to see
+                    with suppress(Exception):  # the user has to see the first exception
                         self._functions[name](before[name])
                         self.now[name] = before[name]
             raise

@@ -46,7 +46,7 @@ class Surroundings:
         self._modules = self._modules_before = self._finder.known
         self._random = RandomState()
         self._states: tuple[list[Tensor], list[Tensor]] | None = None
-        """Of the generators, before and after the gradient pass; None as long as there was none."""
+        """The generators' states before and after the gradient pass; None as long as there was none."""
         self._before, self._after = BufferSnapshot(), BufferSnapshot()
         self._resized = self._warned = False
 
@@ -111,7 +111,7 @@ class Surroundings:
         return states
 
     def _read_after(self, parameters: list[Tensor]) -> list[Tensor]:
-        """After a gradient pass, which may have made modules, and first buffers of modules that had none.
+        """Record the buffers after a gradient pass, which may have made modules, or modules' first buffers.
 
         Returns the generators' states.
         """
@@ -127,7 +127,7 @@ class Surroundings:
         return self._random.read()
 
     def rewound(self) -> AbstractContextManager[object]:
-        """For a trial: go back to the moment before the gradient pass."""
+        """Go back, for a trial, to the moment before the gradient pass."""
         self._finder.in_step = True
         if self._states is not None:
             self._random.write(self._states[0])

@@ -67,7 +67,7 @@ nearly the same loss for whatever it sees, so the first search alone would show 
 
 @dataclass
 class ClosureChecks:
-    """Which checks of the user's closure are due, and which warnings were given: each is given once."""
+    """The checks of the user's closure that are due, and the warnings that were given. Each warning is given once."""
 
     enabled: bool = True
     """Whether the closure is checked for giving the same loss twice."""
@@ -75,7 +75,7 @@ class ClosureChecks:
     warned: set[str] = field(default_factory=set)
 
     def first_time(self, warning: str) -> bool:
-        """Whether something is to be warned of for the first time."""
+        """Whether a warning is due: it was not given before."""
         first = warning not in self.warned
         self.warned.add(warning)
         return first
@@ -404,8 +404,10 @@ class Trials:
             warn_of_raising_trial(values.items(), error)
 
     def _check_that_not_all_raise(self) -> None:
-        """Where no trial had a finite loss and the closure has raised: if it raises at the start point, too, it is not
-        the rates' doing, and the step ends with that exception."""
+        """End the step if the closure raises at the start point, too, after trials that raised or had no finite loss.
+
+        The exception is then not the rates' doing, and the step ends with it.
+        """
         hopeless = self.made and not any(math.isfinite(loss) for _, loss in self.made)
         if hopeless and not self.agreement.all(not self._raised):
             self._evaluate_at_start()

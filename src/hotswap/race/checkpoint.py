@@ -25,7 +25,7 @@ COUNTERS = ("step", "turn_step", "round", "slot")
 """Numbers of a contest that are at least zero."""
 
 OF_WATCH = ("rollbacks", "risen", "kept_at")
-"""Those of the watch over the winner."""
+"""The attributes of the winner's watch that a checkpoint holds."""
 
 
 def save(contest: Contest) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _alike(lane: Lane, key: str) -> bool:
 
 
 def _same_kind(theirs: object, ours: object) -> bool:
-    """Whether a value can stand where another one stands."""
+    """Whether a value of a checkpoint is of the kind of the lane's own value, and can replace it."""
     if isinstance(ours, bool) or ours is None or isinstance(ours, str):
         return theirs is None or isinstance(theirs, bool | str) or ours is None
     if isinstance(ours, int | float):

@@ -64,10 +64,10 @@ class Contest:
         self.values: list[Tensor | float] = []  # the losses of the turn
         self.observed: list[Tensor | float] = []  # the losses since the last step
         self.start: dict[str, Any] | None = None  # the model before the first step
-        self.first_values: dict[str, Any] | None = None  # what the first forward pass may change, before it
+        self.first_values: dict[str, Any] | None = None  # values that the first forward pass may change, before it
         self.begun, self.first_loss = False, math.inf
         self.winner: Lane | None = None
-        self.scale = 1.0  # by which a scheduler around the race multiplies all rates
+        self.scale = 1.0  # the factor of a scheduler around the race, for all rates
         self.base: Lane | None = None  # the lane from whose rates this scheduler started
         self.is_owner = False  # whether no other race has trained the weights since
         self.torn = False  # whether the model has parts of several lanes
@@ -444,7 +444,7 @@ class Contest:
             if saved is not None:
                 saved["weights"] += on_host(new)
         self.seat.add(new)
-        self.is_owner = False  # of the new ones
+        self.is_owner = False  # this race has not claimed the new weights yet
 
 
 def _advance(lane: Lane, steps: int) -> None:

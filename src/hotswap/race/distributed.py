@@ -29,7 +29,7 @@ __all__ = ["entries", "is_distributed", "rebuilt"]
 TEXT, SLOTS, AVERAGE = "race", ("first", "second"), "average"
 
 NUMBER, TUPLE, DICTIONARY = "number", "tuple", "dictionary"
-"""What the only key of a dictionary in the text says that it stands for."""
+"""The keys of dictionaries in the text. Each dictionary has one key: the kind of value that it stands for."""
 
 RACING = (
     "torch.distributed.checkpoint cannot save or load a race that is under way, because its lanes are more than "
@@ -122,7 +122,7 @@ def _places(contest: Contest, lane: Lane) -> list[int]:
 
 
 def _kinds(contest: Contest, lane: Lane, slots: list[dict[str, Any]]) -> list[Any]:
-    """What the state of each parameter has; those that have the same stand together."""
+    """The state of each parameter, with a slot in place of each tensor. Parameters with equal states share an entry."""
     found: dict[str, tuple[list[int], Any]] = {}
     for number, place in enumerate(_places(contest, lane)):
         p, left, kind = contest.seat.weights[place], iter(SLOTS), {}
@@ -180,7 +180,7 @@ def _encoded(thing: Any) -> Any:
 
 
 def _decoded(thing: Any) -> Any:
-    """What `_encoded` was given."""
+    """The value that `_encoded` was given."""
     if isinstance(thing, list):
         return [_decoded(value) for value in thing]
     if not isinstance(thing, dict):

@@ -91,7 +91,7 @@ def base_of(groups: Sequence[dict[str, Any]], shown: Sequence[Any], first: Lane,
 
 
 def scale_of(groups: Sequence[dict[str, Any]], base: Lane) -> float:
-    """What the rates of the groups have been multiplied with."""
+    """The factor by which the rates of the groups have been multiplied."""
     found = []
     for number, group in enumerate(groups):
         rate = base.rates[number if len(base.rates) == len(groups) else 0]

@@ -76,7 +76,7 @@ class Handover:
         return float(total / count)
 
     def _said(self) -> float:
-        """What the judge says in this process; random numbers come back, and so do the modes of the modules."""
+        """The judge's number in this process. The random numbers and the modes of the modules are restored."""
         assert self.judge is not None
         modes = [(module, module.training) for module in self.seat.model.modules()]
         devices = [w.device for w in self.seat.weights[:1] if w.device.type == "cuda"]

@@ -22,7 +22,7 @@ FIRST, WITHIN, ACROSS = 0.01, 0.02, 0.10
 are compared, and when kinds are."""
 
 JUDGED = (0.03, 0.10)
-"""The same two shares for lanes of one kind where `judge` compares them, which can tell later what is better."""
+"""FIRST and WITHIN where `judge` compares lanes of one kind: it can tell only later which lane is better."""
 
 OPEN_WITHIN, OPEN_ACROSS = 100, 500
 """Steps in place of WITHIN and ACROSS, for a run of unknown length."""
@@ -63,13 +63,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a race will do."""
+    """The plan of a race: its lanes and its rounds."""
 
     lanes: int
     """Lanes that race, from the front of the list."""
     rounds: tuple[Round, ...]
     left_out: str = ""
-    """Why further lanes do not race."""
+    """The reason why further lanes do not race."""
 
     def turns(self, number: int) -> list[int]:
         """The lengths of each lane's turns in a round."""
@@ -145,7 +145,7 @@ def lost(kinds: Sequence[object], rounds: Sequence[Round]) -> int:
 
 @dataclass(frozen=True)
 class Score:
-    """How a lane did in a round: the mean of its losses, and the variance of that mean."""
+    """A lane's result in a round: the mean of its losses, and the variance of that mean."""
 
     mean: float
     variance: float = 0.0
@@ -221,7 +221,7 @@ def kept(ranked: Sequence[Lane], scores: Mapping[Lane, Score], rule: Round) -> l
 
 
 def reason(lane: Lane, better: Lane) -> str:
-    """Why a lane is dropped, in words."""
+    """The reason why a lane is dropped, in words."""
     mine, other = lane.loss, better.loss
     if mine is not None and other is not None and mine <= other:
         return f"its loss {_shown(mine)} is not clearly better than {_shown(other)} of {better.name}"

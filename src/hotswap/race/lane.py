@@ -63,17 +63,17 @@ class Lane:
     name: str
     optimizer: Optimizer
     own: bool = False
-    """Whether the user brought it to race beside the default lanes."""
+    """Whether the user brought the optimizer to race beside the default lanes."""
     rates: list[float | None] = field(default_factory=list)
-    """Of its groups, before any schedule."""
+    """The rate of each of the optimizer's groups, before any schedule."""
     scheduler: LRScheduler | None = None
     steps: int = 0
     losses: list[float] = field(default_factory=list)
-    """Of its steps in the round so far."""
+    """The losses of the lane's steps in the round so far."""
     loss: float | None = None
-    """What it was judged by last."""
+    """The mean by which the race judged the lane last."""
     dropped: str = ""
-    """Why it was dropped; empty while it races."""
+    """The reason why the lane was dropped; empty while it races."""
     dropped_at: int | None = None
     """The step of the run at which it was dropped."""
     failures: int = 0
@@ -85,7 +85,7 @@ class Lane:
     blocks: Blocks = field(default_factory=Blocks)
     """The memory in which it is parked."""
     factor: float = math.nan
-    """By what its rates have been multiplied; not a number if the next step has to set them."""
+    """The factor by which the lane's rates have been multiplied; not a number if the next step has to set them."""
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no pinned memory yet."""

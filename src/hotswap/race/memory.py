@@ -78,7 +78,7 @@ def pinned(length: int) -> Tensor:
 
 
 class Room:
-    """For how many lanes the host has room; processes that train together race as many as all of them can park.
+    """The host's room for parked lanes. Processes that train together race as many lanes as all of them can park.
 
     Args:
         needs: the bytes that each lane takes that has not been parked yet.
@@ -124,7 +124,7 @@ def _of_system(root: Path) -> Iterator[int]:
 
 
 def _of_container(root: Path) -> Iterator[int]:
-    """What the control groups of this process leave it, in their second version and in their first one."""
+    """The memory that the control groups of this process leave it, in their second version and in their first one."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, kinds, path = [*line.split(":", 2), "", ""][:3]
         if kinds not in ("", "memory"):

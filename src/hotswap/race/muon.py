@@ -23,16 +23,16 @@ from hotswap.race.processes import gathered, is_sharded, part, part_of
 __all__ = ["Muon", "told", "trained"]
 
 STACKED = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
-"""How many matrices a recurrent layer stacks in one parameter: one for each gate."""
+"""The number of matrices that a recurrent layer stacks in one parameter: one for each gate."""
 
 
 class Work(NamedTuple):
-    """What a step does with the parameters of a group."""
+    """The plan of a step for the parameters of a group."""
 
     key: list[tuple[int, bool]]
     """The parameters that have gradients, and whether these are sparse."""
     matrices: list[Tensor]
-    """In the order of the batches."""
+    """The parameters whose momentum is orthogonalized, in the order of the batches."""
     batches: list[Batch]
     others: list[Tensor]
     """Parameters that AdamW trains, first those with weight decay."""
@@ -92,7 +92,7 @@ class Muon(Optimizer):
         return self.__dict__ | {"_shapes": {}, "_works": {}, "_orthogonalizers": {}}
 
     def has_matrices(self) -> bool:
-        """Whether there is anything to orthogonalize."""
+        """Whether a parameter has a shape that Muon orthogonalizes."""
         return any(self._shape(p) is not None for group in self.param_groups for p in group["params"])
 
     @torch.no_grad()
@@ -114,7 +114,7 @@ class Muon(Optimizer):
         return self._orthogonalizers.setdefault(number, Orthogonalizer(graph=self.graph))
 
     def _work(self, number: int, parameters: Sequence[Tensor]) -> Work:
-        """What is to be done in a group; found anew where other parameters have gradients than in the step before."""
+        """The plan for a group. It is made anew where other parameters have gradients than in the step before."""
         key = [(id(p), p.grad.is_sparse) for p in parameters if p.grad is not None]
         known = self._works.get(number)
         if known is not None and known.key == key:
@@ -271,7 +271,7 @@ def _gradient(p: Any) -> Tensor:
 
 
 def told(thing: object) -> str:
-    """What somebody gave, in a few words."""
+    """An argument described in a few words, for error messages."""
     if isinstance(thing, type):
         return f"the class {thing.__name__}"
     if isinstance(thing, Optimizer):

@@ -17,7 +17,7 @@ from torch import Tensor
 __all__ = ["Batch", "Orthogonalizer", "Shape", "orthogonalized"]
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic polynomial that moves every singular value to about 1."""
+"""The coefficients of the quintic polynomial that moves every singular value to about 1."""
 
 ITERATIONS = 5
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
     shapes: tuple[Shape, ...]
     sizes: tuple[torch.Size, ...]
-    """Of the parameters."""
+    """The sizes of the parameters."""
 
     @property
     def larger(self) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["claim", "refuse_another_race"]
 
 _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Which contest trains a weight."""
+"""The contest that trains each weight."""
 
 
 def refuse_another_race(contest: Contest) -> None:

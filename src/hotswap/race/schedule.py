@@ -12,12 +12,12 @@ DECAY_FROM = 0.0
 
 
 def warmup_of(total: int | None) -> int:
-    """Over how many of its own steps a lane warms up."""
+    """The number of its own steps in which a lane warms up."""
     return LONGEST_WARMUP // 2 if total is None else max(1, min(LONGEST_WARMUP, round(WARMUP * total)))
 
 
 def factor(step: int, lane_step: int, total: int | None, decay: tuple[float, int] | None = None) -> float:
-    """What the rate of a lane is multiplied with.
+    """The factor by which a lane's rate is multiplied.
 
     Args:
         step: steps that the run has taken.

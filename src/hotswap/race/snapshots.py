@@ -54,7 +54,7 @@ def marked(tensor: Any, old: Any = None, host: Host = hosted) -> Any:
 
 
 def _restored(saved: Any, beside: Tensor, present: Any) -> Any:
-    """What `marked` copies were made of, on the device of a parameter, in the memory of `present` where it fits."""
+    """The values behind `marked` copies, on the device of a parameter, in the memory of `present` where it fits."""
     if isinstance(saved, Tensor):
         where = beside.device if saved.ndim else torch.device("cpu")  # counters of steps may stay on the host
         return _written(saved, present, where)
@@ -148,7 +148,7 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value is of numbers, texts, tensors and containers of them alone."""
+    """Whether a value consists of numbers, texts, tensors and containers of them alone."""
     if isinstance(value, dict):
         return all(_is_plain(key) and _is_plain(one) for key, one in value.items())
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What a race is given is checked here, before anything has changed, and each mistake gets one sentence."""
+"""The arguments of a race are checked here, before anything has changed. Each mistake gets one sentence."""
 
 from __future__ import annotations
 

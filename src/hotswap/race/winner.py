@@ -26,12 +26,12 @@ FAILURES = 2
 
 
 class Watch:
-    """What the losses of the winner say. It is asked every `WINDOW` steps, and changes nothing but itself."""
+    """A watch over the losses of the winner. It is asked every `WINDOW` steps, and changes nothing but itself."""
 
     def __init__(self) -> None:
-        self.baseline: Score | None = None  # of the winner when the race ended
-        self.best: Score | None = None  # of a window since then
-        self.rate = 1.0  # by which the winner's rates are multiplied after rollbacks
+        self.baseline: Score | None = None  # the winner's, when the race ended
+        self.best: Score | None = None  # the best window's since then
+        self.rate = 1.0  # the factor of the winner's rates after rollbacks
         self.rollbacks, self.risen, self.kept_at = 0, 0, 0
 
     def advice(

@@ -24,7 +24,7 @@ from hotswap.registry import Registry
 __all__ = ["MOST_TRIALS", "SEARCHES", "AnyWalk", "Search", "check_max_trials", "is_whole", "refuse_endless"]
 
 MOST_TRIALS = 10
-"""Of each arm, in one step: a search that goes on beyond that will never end."""
+"""The most trials of each arm in one step. A search that goes on beyond this number will never end."""
 
 AnyWalk: TypeAlias = Any
 """A named tuple or dataclass of `(R,)` arrays with the fields `arm` and `done`."""
@@ -37,7 +37,7 @@ class Search(ABC):
     """
 
     tries: ClassVar[bool] = True
-    """Whether its walks have trials; a step that has none costs little more than one of the base optimizer."""
+    """Whether the search's walks have trials. A step without any costs little more than one of the base optimizer."""
     needs_slope: ClassVar[bool] = False
     """Whether `observe` has to be told by how much the slope at the start point lets one expect the loss to fall."""
 
