@@ -160,7 +160,7 @@ def run(
 
 
 def _outcome(results: Mapping[str, Result], options: BenchOptions, size: Size) -> tuple[str, bool]:
-    """What became of the runs that a command was asked for and what can be done about it; whether all have ended."""
+    """A sentence on the runs that a command was asked for, with the next step; and whether all of them have ended."""
     from hotswap.bench.plan import wanted
     from hotswap.bench.runs import SETTLED, STATES
 
@@ -291,7 +291,7 @@ def export(
 
 
 def _results(folder: Path) -> Mapping[str, Result]:
-    """What is known of every run, in a benchmark's folder or in exported tables."""
+    """The result of every run, from a benchmark's folder or from exported tables."""
     from hotswap.bench.comparable import check_together
     from hotswap.bench.store import BenchStore
 

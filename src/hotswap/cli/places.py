@@ -1,4 +1,4 @@
-"""Where a command trains: in this process, in several of this machine, or on Ray."""
+"""The options of a command that say where it trains: in this process, in several processes here, or on Ray."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Address", "Jobs", "On", "PerUnitAmounts", "Place", "Where", "place_o
 
 
 class Place(StrEnum):
-    """Where units are trained."""
+    """The two places at which units are trained."""
 
     HERE = "here"
     RAY = "ray"
@@ -43,7 +43,7 @@ PerUnitAmounts = Annotated[
 
 @dataclass(frozen=True)
 class Where:
-    """Where units are trained, on which device, and in how many threads; `elsewhere` is None for this process."""
+    """The device and the threads of a command's units; `elsewhere` trains a unit outside of this process."""
 
     device: str
     threads: int
@@ -60,7 +60,7 @@ def place_of(
     always: bool = False,
     is_spent: Callable[[Any], bool] = lambda _: False,
 ) -> Iterator[Where]:
-    """Where a command trains. Nothing is changed before a cluster is known to be usable.
+    """The place at which a command trains. Nothing is changed before a cluster is known to be usable.
 
     Args:
         on: Here or on Ray.
@@ -104,6 +104,6 @@ def _on_ray(device: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Wher
 
 
 def _threads(jobs: int) -> int:
-    """Of each process: as many as the environment says, or else its share of the cores."""
+    """The threads of each process: as many as the environment says, or else its share of the cores."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     return int(said) if said.isdigit() and int(said) > 0 else max(1, (os.cpu_count() or 1) // jobs)

@@ -11,8 +11,8 @@ A block is several arms of each run, evaluated at once: those that the searches 
 come are neither rewarded nor counted, so every run takes the decisions that it would take alone, one trial after the
 other. A step reads one thing back from the device: whether every walk has ended.
 
-What is decided in these pieces is in `hotswap.ensemble.decisions`. Where there are many bandits and searches, each is
-compiled to a program of its own, and a GPU works on several at the same time.
+`hotswap.ensemble.decisions` has the decisions of these pieces. Each of several bandits and searches is compiled to a
+program of its own, and a GPU works on several programs at the same time.
 """
 
 from __future__ import annotations
