@@ -83,12 +83,12 @@ def several(variants: list[Variant], seeds: list[int], model: Model | None = Non
 
 
 def same(one: HotSwapped, other: HotSwapped, rows: slice = slice(None)) -> None:
-    """What `one` counted and trained is what `other` has in its rows."""
+    """Check that `one` counted and trained as `other` did in its rows."""
     assert torch.equal(one.tally.arms, other.tally.arms[rows])
     assert torch.equal(one.tally.sums["trials"], other.tally.sums["trials"][rows])
     assert torch.equal(one.tally.totals["passes"], other.tally.totals["passes"][rows])
     torch.testing.assert_close(one.tally.sums["mean_lr"], other.tally.sums["mean_lr"][rows])
-    torch.testing.assert_close(one.theta, other.theta[rows], rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(one.theta, other.theta[rows], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("variants", [PLAIN, JUDGED, SEVERAL], ids=["plain", "judged", "several"])
@@ -156,7 +156,7 @@ def test_a_run_takes_the_optimizers_decisions(name: str, kind: str) -> None:
     assert torch.equal(update.tally.arms[0], taken)
     assert int(update.tally.sums["trials"][0]) == trials
     assert int(update.tally.totals["passes"][0]) == passes
-    torch.testing.assert_close(update.theta[0], flat(network, kind), rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(update.theta[0], flat(network, kind), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", EVERY)

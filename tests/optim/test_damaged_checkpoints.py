@@ -208,7 +208,7 @@ def trained(build: Build, seed: int = 0, steps: int = 7) -> tuple[nn.Module, Hot
     return net, optimizer
 
 
-MUTATIONS = 80
+MUTATIONS = 200
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of other settings, where the damage is in these
