@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from hotswap.report.claims import Claim, judge
+from hotswap.report.claims import Claim, claims_answer, judge
 from hotswap.report.origin import origin_of
 from hotswap.report.results import Results, load_results
 from hotswap.report.summaries import at_epoch, chosen
@@ -101,9 +101,7 @@ def rules() -> str:
 
 def verdicts() -> str:
     """How many verdicts of each kind there are."""
-    found = Counter(c.verdict or "without a verdict yet" for c in claims())
-    order = ("reproduced", "partly reproduced", "not reproduced", "without a verdict yet")
-    return f"Of {len(claims())} claims: " + ", ".join(f"{found[name]} {name}" for name in order if found[name]) + "."
+    return claims_answer(claims()).sentence()
 
 
 def one_claim(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,7 +19,16 @@ from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report import section_data
 from hotswap.bench.report.comparing import Contest, Doubt, duels, leads
 from hotswap.bench.report.methods import three_digits
-from hotswap.bench.report.text import contest_grid, coverage, duel_grid, hindsight, lead_grid, score_grid, standing_grid
+from hotswap.bench.report.text import (
+    contest_answer,
+    contest_grid,
+    coverage,
+    duel_grid,
+    hindsight,
+    lead_grid,
+    score_grid,
+    standing_grid,
+)
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Score, scores
 from hotswap.bench.store import BenchStore
@@ -178,19 +188,21 @@ def test_ours_against_the_others_is_what_the_tables_hold(folder: Path) -> None:
         assert (duel["ahead"], duel["of"]) == (ahead, len(both))
         assert duel["level"] == len(both) - ahead - behind
     assert {(duel["ours"], duel["other"]) for duel in section["duels"]} == {(a, b) for a in ours for b in names - ours}
-    wins = 0
-    for contest in section["contests"]:
+    (answer,) = section["answers"]
+    wins, level, losses = ({case["text"]: case["detail"] for case in group["cases"]} for group in answer["groups"])
+    assert len({**wins, **level, **losses}) == len(section["scored"])
+    for workload in section["scored"]:
         best = [
-            min(tables.score(contest["workload"], name) for name in side if (contest["workload"], name) in there)
+            min(tables.score(workload, name) for name in side if (workload, name) in there)
             for side in (ours, names - ours)
         ]
-        assert [contest["ours"]["text"], contest["other"]["text"]] == [three_digits(value) for value in best]
-        assert contest["standing"] == (best[0] * 1.01 < best[1]) - (best[1] * 1.01 < best[0])
-        wins += contest["standing"] > 0
+        group = level if max(best) <= 1.01 * min(best) else wins if best[0] < best[1] else losses
+        told = group[workload.replace("_", " ")]
+        assert re.findall(r" ([\d.]+)(?:,|$)", told) == [three_digits(value) for value in best]
     results = {result.run.id: result for result in read_results(folder)}
     rows = {row[0]: row[1:] for row in standing_grid(scores(results)).rows}
     title = "the best of them ahead of the best of the other side, on"
-    assert rows[title][0] == f"{wins} of {len(section['contests'])}"
+    assert rows[title][0] == f"{len(wins)} of {len(section['scored'])}"
     worst = max(tables.score(workload, name) for workload, name in there if name in ours)
     assert f", {three_digits(worst)} (`" in rows["the worst score of all"][0]
     search = tables.values.xs(100, level="seed").xs(REFERENCE, level="method")[100]
@@ -209,7 +221,13 @@ def test_scores_that_are_nearly_the_same_are_level() -> None:
             replace(SCORE, method=name, ratio=ratio) for name, ratio in (("hotswap_sgd", ours), ("adamw", other))
         )
         assert Contest("autoencoder", first, second).standing == standing
-        ((*_, told, doubt),) = contest_grid([replace(SCORE, method="tuned", ratio=1.0), first, second]).rows
+        found = [replace(SCORE, method="tuned", ratio=1.0), first, second]
+        ((*_, told, doubt),) = contest_grid(found).rows
+        answer = contest_answer(found)
+        (group,) = (group for group in answer.groups if group.cases)
+        assert group.outcome == told
+        assert answer.grid is not None
+        assert answer.grid.rows[0][2] == f"{three_digits(ours)} {'=✓✕'[standing]}"
         assert told == {1: "ahead", 0: "level", -1: "behind"}[standing]
         assert (doubt == "") == (standing == 0)
 

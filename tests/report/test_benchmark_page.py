@@ -122,8 +122,17 @@ def test_ours_are_marked_and_counted_against_the_others(visit: Opened, section: 
     for duel in section["duels"]:
         cell = shown[METHODS[duel["other"]].title][headings.index(METHODS[duel["ours"]].title)]
         assert cell == f"{duel['ahead']} of {duel['of']} ({duel['surely']})"
-    assert page.locator("#bench-contests h3").count() == 2
-    assert page.locator(".contests li").count() == len(section["contests"]) == 2
+    (answer,) = section["answers"]
+    heads = [text.split() for text in page.locator(".outcome h3").all_inner_texts()]
+    assert heads == [
+        [sign, str(len(group["cases"])), "of", "2", group["outcome"]]
+        for sign, group in zip("✓=✕", answer["groups"], strict=True)
+    ]
+    assert page.locator(".outcome li").count() == sum(len(group["cases"]) for group in answer["groups"]) == 2
+    shown = rows(page, "#answers")
+    assert ours < set(shown)
+    for cells in shown.values():
+        assert len(cells) == 1 + 2  # the mean, and the workloads
     assert page.locator("#bench-verdict table").count() == len(section["grids"]) == 2
     assert page.locator("#bench-verdict p").inner_text().startswith("In hindsight")
 
@@ -211,12 +220,13 @@ def test_bands_are_of_whom_the_caption_says(visit: Opened) -> None:
 
 def test_a_doubt_is_explained_where_there_is_one(visit: Opened) -> None:
     page = visit("contested")
-    assert page.locator(".contests small").all_inner_texts() == ["; seeds overlap"]
-    note = page.locator("#bench-contests + .caption")
-    assert note.inner_text().startswith("“Seeds overlap”: the ranges of both methods over their seeds")
+    assert page.locator(".outcome small").all_inner_texts() == ["; seeds overlap"]
+    assert (
+        "“Seeds overlap”: the ranges of both methods over their seeds" in page.locator(".answer .caption").inner_text()
+    )
     page = visit("alone")
-    assert page.locator(".contests small").count() == 0
-    assert "overlap" not in page.locator("#benchmark").inner_text()
+    assert page.locator(".outcome small").count() == 0
+    assert "overlap" not in page.locator("body").inner_text()
 
 
 def test_all_columns_of_duels_are_seen(visit: Opened) -> None:

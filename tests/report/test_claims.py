@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hotswap.report.claims import judge
+from hotswap.report.claims import claims_answer, judge
 from tests.report.made_up import results, row, timed
 
 YES, PARTLY, NO = "reproduced", "partly reproduced", "not reproduced"
@@ -178,3 +178,18 @@ def test_without_data_there_is_no_verdict_but_a_sentence() -> None:
 
 def test_the_papers_own_ratio_is_computed() -> None:
     assert judge(results())[7].paper == "1.6–3.6× (its Table 1: 1.53–3.56)"
+
+
+def test_the_answer_counts_and_lists_verdicts() -> None:
+    rows = [row("ducb", train_nll=0.01, test_error=0.03), row("sgd", train_nll=0.5), row("adadelta", train_nll=0.3)]
+    claims = judge(results(rows))
+    answer = claims_answer(claims)
+    found = {group.outcome: [case.text for case in group.cases] for group in answer.groups}
+    assert found == {
+        verdict or "without a verdict yet": [claim.claim for claim in claims if claim.verdict == verdict]
+        for verdict in (YES, PARTLY, NO, None)
+    }
+    assert answer.sentence() == (
+        "Of 8 claims: 2 reproduced, 0 partly reproduced, 3 not reproduced, 3 without a verdict yet."
+    )
+    assert [claim.verdict for claim in claims if claim.number in {1, 4}] == [YES, YES]

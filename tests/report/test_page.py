@@ -213,6 +213,22 @@ def test_real_results_are_all_drawn(visit: Opened, real: dict[str, Any]) -> None
     assert page.locator(".verdicts tbody tr").count() == len(real["claims"])
 
 
+def test_the_page_opens_with_the_verdicts(visit: Opened, real: dict[str, Any]) -> None:
+    page = visit("real")
+    (answer,) = real["answers"]
+    columns = page.locator("#answers .outcome")
+    for column, group in zip(columns.all(), answer["groups"], strict=True):
+        assert column.locator("h3 b").inner_text().split()[-1] == str(len(group["cases"]))
+        told = column.locator("li > span").all_inner_texts()
+        assert told == [claim["claim"] for claim in real["claims"] if claim["verdict"] == group["outcome"]]
+    above = page.locator("#answers").bounding_box()
+    assert above["y"] + above["height"] < page.locator("#runs").bounding_box()["y"]
+    page = visit("variants")
+    cases = page.locator("#answers .outcome li").all_inner_texts()
+    assert len(cases) == 9
+    assert visit("empty").locator("#answers").inner_text() == ""
+
+
 def test_no_drawing_has_a_number_that_is_none(visit: Opened) -> None:
     for name in ("real", "small"):
         drawn = visit(name).evaluate("[...document.querySelectorAll('svg')].map(s => s.outerHTML).join('')")
@@ -580,7 +596,7 @@ def test_any_algorithm_is_drawn_as_it_says(visit: Opened, theme: str, key: str) 
 
 def test_no_algorithm_is_named_in_style_or_script() -> None:
     folder = Path(page_file).parent
-    for name in ("page.css", "benchmark.css", "plot.js", "page.js", "benchmark.js", "alone.js"):
+    for name in ("page.css", "benchmark.css", "plot.js", "answers.js", "page.js", "benchmark.js", "alone.js"):
         text = (folder / name).read_text(encoding="utf-8")
         assert not re.search(r"\b(sgd|adadelta|ducb|adam)\b", text), name  # labels in sentences have capitals
 

@@ -19,6 +19,7 @@ from hotswap.report.beyond import (
     prize,
     prize_grid,
     variant_grid,
+    variants_answer,
 )
 from hotswap.report.comparison import Comparison, compare
 from hotswap.report.results import Results
@@ -34,7 +35,11 @@ def compared(results: Results) -> Comparison:
 
 def test_who_is_ahead_of_all_wins() -> None:
     """The paper's has 2 over the epoch, AdaDelta 8, the best of SGD 4."""
-    verdict = prize(compared(made({"ucb1": 1.0, "exp3s": 1.9, "headroom": 3.0})))
+    comparison = compared(made({"ucb1": 1.0, "exp3s": 1.9, "headroom": 3.0}))
+    verdict = prize(comparison)
+    every, some = variants_answer(comparison).groups
+    assert [case[:2] for case in every.cases] == [("ucb1", "12 of 12"), ("exp3s", "12 of 12")]
+    assert (some.sign, some.cases[0].text) == ("part", "headroom")
     assert [standing.variant for standing in verdict.winners] == ["ucb1", "exp3s"]
     standing = verdict.of("ucb1")
     assert standing is not None
@@ -54,8 +59,10 @@ def test_who_is_not_ahead_everywhere_does_not_win(objective: float | dict[int, f
 
 
 def test_who_diverged_or_is_not_done_is_last() -> None:
-    verdict = prize(compared(made({"no_search": math.nan, "ucb1": 99.0})))
-    assert [standing.variant for standing in verdict.standings] == ["ucb1", "no_search"]
+    comparison = compared(made({"no_search": math.nan, "ucb1": 99.0}))
+    assert [standing.variant for standing in prize(comparison).standings] == ["ucb1", "no_search"]
+    (group,) = variants_answer(comparison).groups
+    assert (group.sign, [case.text for case in group.cases]) == ("bad", ["ucb1", "no search"])
     some = made({"ucb1": 1.0, "exp3s": 3.0})
     metrics = some.metrics
     half = replace(some, metrics=metrics[(metrics["algorithm"] != "ucb1") | (metrics["epoch"] < 500)])

@@ -12,9 +12,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from hotswap.report.answer import Answer, Case, Group, Sign
 from hotswap.report.comparison import RIVALS, Comparison, Rival
 from hotswap.report.tables import Grid, escaped, markdown
-from hotswap.report.variants import GROUPS, changes, group_of
+from hotswap.report.variants import GROUPS, changes, group_of, readable
 from hotswap.studies.algorithms import HotSwapFamily
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "prize",
     "prize_grid",
     "variant_grid",
+    "variants_answer",
 ]
 
 DECIDING = RIVALS[:3]
@@ -156,6 +158,33 @@ def _standing(comparison: Comparison, name: str) -> Standing:
         for cost in comparison.moments
     }
     return Standing(name, tuple(Margin(*key, math.inf if ratio == 0 else 1 / ratio) for key, ratio in ratios.items()))
+
+
+def variants_answer(comparison: Comparison) -> Answer:
+    """How many variants are ahead of everyone, and which."""
+    verdict, found = prize(comparison), {outcome: list[Case]() for outcome in AHEAD}
+    for standing in verdict.standings:
+        detail = f"{standing.leads} of {len(standing.margins)}" if standing.leads else ""
+        found[_outcome(standing)].append(Case(readable(standing.variant), detail))
+    groups = tuple(Group(outcome, sign, tuple(found[outcome])) for outcome, sign in AHEAD.items() if found[outcome])
+    moments = " and ".join(map(str, verdict.moments))
+    note = f"Compared with {EVERYONE}: at each batch size, at the costs of {moments} plain epochs."
+    return Answer("Which variants are ahead of everyone, everywhere?", "beyond", "variant", groups, note)
+
+
+AHEAD: dict[str, Sign] = {
+    "ahead in every comparison": "good",
+    "ahead in some": "part",
+    "ahead in none": "bad",
+    "not judged": "unknown",
+}
+
+
+def _outcome(standing: Standing) -> str:
+    every, some, none, unknown = AHEAD
+    if not standing.whole:
+        return unknown
+    return every if standing.ahead else some if standing.leads else none
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

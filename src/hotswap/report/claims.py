@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from hotswap.report.answer import Answer, Case, Group, Sign
 from hotswap.report.looks import families_of
 from hotswap.report.results import Results
 from hotswap.report.summaries import at_epoch, settings, window_mean
@@ -28,7 +29,7 @@ from hotswap.studies.paper import (
     TABLE_1,
 )
 
-__all__ = ["Claim", "Verdict", "claims_grid", "judge", "worth_showing"]
+__all__ = ["Claim", "Verdict", "claims_answer", "claims_grid", "judge", "worth_showing"]
 
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
 YES: Verdict = "reproduced"
@@ -95,6 +96,23 @@ def judge(results: Results) -> list[Claim]:
         verdict, ours = (None, found) if isinstance(found, str) else (found[0], rule.ours.format(**found[1]))
         claims.append(Claim(number, rule.claim, rule.paper, str(ours), rule.rule, verdict))
     return claims
+
+
+SIGNS: dict[Verdict | None, Sign] = {YES: "good", PARTLY: "part", NO: "bad", None: "unknown"}
+
+
+def claims_answer(claims: Sequence[Claim]) -> Answer:
+    """How many claims hold, and which."""
+    outcomes = [verdict for verdict in SIGNS if verdict or any(claim.verdict is None for claim in claims)]
+    groups = tuple(
+        Group(
+            verdict or "without a verdict yet",
+            SIGNS[verdict],
+            tuple(Case(claim.claim, claim.ours) for claim in claims if claim.verdict == verdict),
+        )
+        for verdict in outcomes
+    )
+    return Answer("Which of the paper's claims hold?", "claims", "claim", groups)
 
 
 def claims_grid(claims: Sequence[Claim]) -> Grid:

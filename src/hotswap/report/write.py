@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from hotswap.errors import StudyError
 from hotswap.files import replacing
 from hotswap.report.beyond import beyond_text, in_groups, prize
-from hotswap.report.claims import claims_grid, judge, worth_showing
+from hotswap.report.claims import claims_answer, claims_grid, judge, worth_showing
 from hotswap.report.comparison import Comparison, comparison_of
 from hotswap.report.figures import (
     draw_choices,
@@ -117,7 +117,8 @@ def _contents(results: Results, benchmark: Mapping[str, Any] | None) -> Iterator
         yield "beyond-the-paper.md", f"{beyond_text(beyond)}\n{_about(results)}\n"
     if claims:
         caution = f"{escaped(results.caution)}\n\n" if results.caution else ""
-        yield "claims.md", f"{caution}# The paper's claims\n\n{markdown(claims_grid(claims))}\n{_about(results)}\n"
+        answer, table = claims_answer(claims).sentence(), markdown(claims_grid(claims))
+        yield "claims.md", f"{caution}# The paper's claims\n\n**{answer}**\n\n{table}\n{_about(results)}\n"
     yield "index.html", render_page(page_data(results, claims, tuning, tables, origin_of(results), beyond, benchmark))
 
 

@@ -22,7 +22,7 @@ from hotswap.bench.report.methods import (
     three_digits,
     title_of,
 )
-from hotswap.bench.report.text import cautions, coverage, hindsight, lead_grid, standing_grid
+from hotswap.bench.report.text import cautions, contest_answer, coverage, hindsight, lead_grid, standing_grid
 from hotswap.bench.runs import PERCENTS, Result, troubles
 from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, untrained
 from hotswap.bench.workloads import WORKLOADS
@@ -48,17 +48,7 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         "coverage": coverage(results, found),
         "grids": [grid._asdict() for grid in (standing_grid(found), lead_grid(results, found)) if grid.rows],
         "hindsight": hindsight(results),
-        "contests": [
-            {
-                "workload": one.workload,
-                "lead": number(one.lead),
-                "standing": one.standing,
-                "doubt": one.doubt,
-                "ours": {"method": one.ours.method, "text": three_digits(one.ours.ratio)},
-                "other": {"method": one.other.method, "text": three_digits(one.other.ratio)},
-            }
-            for one in contests(found)
-        ],
+        "answers": [contest_answer(found).data()] if contests(found) else [],
         "methods": _methods(found),
         "scored": scored(found),
         "workloads": [

@@ -13,6 +13,8 @@ from hotswap.bench.plan import CHOOSING, chosen, chosen_settings, reporting_seed
 from hotswap.bench.report.comparing import (
     LEVEL,
     SURE,
+    Contest,
+    Doubt,
     Lead,
     Pair,
     best_first,
@@ -21,6 +23,7 @@ from hotswap.bench.report.comparing import (
     leads,
     scored,
     sides,
+    standing,
     table_of,
 )
 from hotswap.bench.report.methods import (
@@ -36,12 +39,14 @@ from hotswap.bench.runs import SETTLED, Result, troubles
 from hotswap.bench.scores import EARLY, Overall, Score, in_hindsight, overall, reported, scores, too_easy
 from hotswap.bench.workloads import WORKLOADS, Size
 from hotswap.names import one_line
+from hotswap.report.answer import Answer, Case, Group, Sign
 from hotswap.report.tables import Grid, escaped, markdown, quoted
 
 __all__ = [
     "Gap",
     "Lack",
     "cautions",
+    "contest_answer",
     "contest_grid",
     "coverage",
     "duel_grid",
@@ -193,15 +198,69 @@ def _column(rows: Sequence[Overall], own: Sequence[Score]) -> list[str]:
     ]
 
 
+SIGNS: dict[int, tuple[str, Sign, str]] = {
+    1: ("ahead", "good", "✓"),
+    0: ("level", "even", "="),
+    -1: ("behind", "bad", "✕"),
+}
+"""The word and the signs of a standing."""
+
+SCORE = "A score is a validation measure at the end over the tuned reference's: 1 is as good as tuned, less is better."
+OVERLAP = "“Seeds overlap”: the ranges of both methods over their seeds, from the least to the greatest, overlap."
+
+
+def contest_answer(found: Sequence[Score]) -> Answer:
+    """On which workloads the best of ours is ahead of the best of the others; then each of ours by itself."""
+    every = contests(found)
+    longest = max((abs(math.log(one.lead)) for one in every), default=1.0) or 1.0
+
+    def case(one: Contest) -> Case:
+        scores = ", ".join(_scored(score) for score in (one.ours, one.other))
+        weight = abs(math.log(one.lead)) / longest if one.standing else 0.0
+        return Case(one.workload.replace("_", " "), scores, one.doubt.value, weight)
+
+    groups = tuple(
+        Group(word, sign, tuple(case(one) for one in every[:: sign_of or 1] if one.standing == sign_of))
+        for sign_of, (word, sign, _) in SIGNS.items()
+    )
+    notes = [f"{SCORE} Here the best of ours is beside the best of the others; scores within {LEVEL:.0%} are level."]
+    notes += [OVERLAP] if any(one.doubt is Doubt.OVERLAP for one in every) else []
+    return Answer(
+        "Where are ours ahead, and where behind?", "benchmark", "workload", groups, " ".join(notes), record_grid(found)
+    )
+
+
+def record_grid(found: Sequence[Score]) -> Grid:
+    """The score of each of ours on each workload beside the best of the others there; the lowest mean first."""
+    every, table = {one.workload: one.other for one in contests(found)}, table_of(found)
+    means = {row.method: row.mean for row in best_first(found)}
+    ours = sorted(sides(table)[0], key=lambda name: means.get(name, math.inf))
+    rows = [
+        (
+            label(one),
+            three_digits(means.get(one, math.nan)),
+            *(_beside(table[one].get(at), best) for at, best in every.items()),
+        )
+        for one in ours
+    ]
+    rows.append(("the best of the others", "", *map(_scored, every.values())))
+    title = "Each of ours against the best of the others: ✓ ahead, = level, ✕ behind"
+    heads = ("", "geometric mean", *(name.replace("_", " ") for name in every))
+    return Grid(title, heads, tuple(rows) if every else ())
+
+
 def contest_grid(found: Sequence[Score]) -> Grid:
     """By workload, the best of ours and the best of the others, the greatest lead of ours first."""
-    words = {1: "ahead", 0: "level", -1: "behind"}
     rows = [
-        (f"`{one.workload}`", _scored(one.ours), _scored(one.other), words[one.standing], one.doubt.value)
+        (f"`{one.workload}`", _scored(one.ours), _scored(one.other), SIGNS[one.standing][0], one.doubt.value)
         for one in contests(found)
     ]
     headings = ("workload", "best of ours", "best of the others", "ours is", "in doubt, because")
     return Grid("The best of ours and the best of the others, by workload", headings, tuple(rows), left=5)
+
+
+def _beside(score: Score | None, best: Score) -> str:
+    return "–" if score is None else f"{three_digits(score.ratio)} {SIGNS[standing(score.ratio, best.ratio)][2]}"
 
 
 def _scored(score: Score) -> str:
@@ -343,6 +402,7 @@ def report_text(results: Mapping[str, Result], figures: Sequence[str]) -> str:
     """All of it. `figures` are the names of those that were drawn."""
     found = scores(results)
     parts = ["# The benchmark: training without tuning", *(f"**{escaped(said)}**" for said in cautions(results, found))]
+    parts += [f"**{contest_answer(found).sentence()}**", markdown(record_grid(found))] if contests(found) else []
     parts += ["## Against what people use today", escaped(" ".join(coverage(results, found)))]
     parts += [markdown(grid) for grid in (standing_grid(found), contest_grid(found))]
     parts += [markdown(lead_grid(results, found)), *map(escaped, hindsight(results)), markdown(duel_grid(found))]

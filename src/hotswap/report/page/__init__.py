@@ -29,7 +29,7 @@ def _render(data: Mapping[str, Any], body: str, scripts: tuple[str, ...]) -> str
         "<!--BODY-->": _read(body),
         "<!--BENCHMARK-->": _read("benchmark.html"),
         "/*STYLE*/": _read("page.css", "benchmark.css"),
-        "/*SCRIPT*/": _read("plot.js", "benchmark.js", *scripts),
+        "/*SCRIPT*/": _read("plot.js", "answers.js", "benchmark.js", *scripts),
         "/*DATA*/": text,
     }
     page = _read("page.html")

@@ -2,4 +2,5 @@
 
 document.title = "Hot swapping: the benchmark";
 $("nothing").hidden = Boolean(data.benchmark);
+answers();
 benchmark();

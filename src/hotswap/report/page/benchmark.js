@@ -17,7 +17,6 @@ function benchmark() {
   $("bench-verdict").append(...found.grids.map(gridTable), ...found.hindsight.map((said) => html("p", { class: "quiet" }, rich(said))));
   const bench = benchLooks(found);
   const curves = benchCurves(found, bench);
-  contests(found, bench);
   scoreTable(found, bench, curves);
   duelTable(found, bench);
   benchMore(found);
@@ -45,35 +44,6 @@ function benchLooks(found) {
     return element;
   };
   return { names, off, idOf, classOf, point, pointing, labelOf: (method) => found.methods[method].label };
-}
-
-/** Where the best of ours is ahead of the best of the others, and where it is behind: bars as long as the lead. */
-function contests(found, { labelOf, classOf }) {
-  const all = found.contests.length;
-  const longest = Math.max(...found.contests.map(({ lead }) => Math.abs(Math.log(lead))));
-  const panel = (title, some, cls) => {
-    const items = some.map(({ workload, lead, doubt, ours, other }) => {
-      const [ahead, behind] = lead < 1 ? [other, ours] : [ours, other];
-      const width = `width:${Math.round((100 * Math.abs(Math.log(lead))) / longest)}%`;
-      return html("li", null, html("b", null, spaced(workload)), html("i", { class: cls, style: width }),
-        html("p", null, [ahead, behind].flatMap(({ method, text }, i) => [i ? ", " : "",
-          html("span", { class: classOf(method) }, `${labelOf(method)} ${text}`)]),
-          doubt ? html("small", null, `; ${doubt}`) : ""));
-    });
-    const nowhere = html("p", { class: "quiet" }, "Nowhere.");
-    return html("figure", null, html("h3", null, `${title} on ${some.length} of ${count(all, "workload")}`),
-      items.length ? html("ul", { class: "contests" }, items) : nowhere);
-  };
-  if (!all) return;
-  $("bench-contests").append(
-    panel("The best of ours is ahead of the best of the others", found.contests.filter(({ standing }) => standing > 0), "lower"),
-    panel("It is behind", found.contests.filter(({ standing }) => standing < 0).reverse(), "higher"));
-  const level = found.contests.filter(({ standing }) => !standing).map(({ workload }) => spaced(workload));
-  const notes = level.length ? [`Level, within 1 %, on ${list(level)}.`] : [];
-  if (found.contests.some(({ doubt }) => doubt === "seeds overlap")) {
-    notes.push("“Seeds overlap”: the ranges of both methods over their seeds, from the least to the greatest, overlap.");
-  }
-  if (notes.length) $("bench-contests").after(html("p", { class: "caption" }, notes.join(" ")));
 }
 
 // ---- Curves by workload, and the profile.

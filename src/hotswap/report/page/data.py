@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from hotswap.report.beyond import Prize, method, prize, prize_grid, variant_grid
-from hotswap.report.claims import Claim
+from hotswap.report.answer import Answer
+from hotswap.report.beyond import Prize, method, prize, prize_grid, variant_grid, variants_answer
+from hotswap.report.claims import Claim, claims_answer
 from hotswap.report.comparison import Comparison
 from hotswap.report.origin import Origin
 from hotswap.report.results import Results
@@ -60,6 +61,7 @@ def page_data(
         "epochs": list(shown_epochs(results.metrics)),
         "recorded": sorted(int(epoch) for epoch in results.metrics["epoch"].unique()),
         "settings": _settings(results),
+        "answers": [one.data() for one in _answers(claims, beyond)],
         "claims": [asdict(claim) for claim in claims],
         "tuning": {curve.measure: _tuning(curve) for curve in tuning},
         "choices": _choices(results),
@@ -69,6 +71,10 @@ def page_data(
         "beyond": None if beyond is None else _beyond(beyond),
         "benchmark": benchmark,
     }
+
+
+def _answers(claims: Sequence[Claim], beyond: Comparison | None) -> list[Answer]:
+    return ([claims_answer(claims)] if claims else []) + ([] if beyond is None else [variants_answer(beyond)])
 
 
 def _algorithms(results: Results) -> dict[str, dict[str, Any]]:

@@ -2,11 +2,14 @@
 
 // ---- The head of the page.
 
+const MANY = 8; // algorithms that a sentence can name
+
 function header() {
-  const { origin, settings, claims, tuning } = data;
+  const { origin, settings, tuning } = data;
   document.title = `Hot swapping: the study “${data.name}”`;
   const names = algorithms.filter((name) => settings.some((s) => s.algorithm === name)).map(nameOf);
-  const runs = `: ${count(origin.runs, "training run")} of ${list(names)}.`;
+  const whose = names.length > MANY ? count(names.length, "algorithm") : list(names);
+  const runs = `: ${count(origin.runs, "training run")} of ${whose}.`;
   const what = origin.runs ? runs : ", which has no training runs yet.";
   const on = data.datasets.length ? ` on ${list(data.datasets)}` : "";
   $("lead").textContent = "Bache, DeCoste and Smyth (2015) let a bandit, DUCB, choose the learning rate of every "
@@ -30,12 +33,6 @@ function header() {
       const guided = bayesian ? `; a Bayesian search needs ${bayesian.caught_up}` : "";
       card(k.toLocaleString("en"), `training${k === 1 ? "" : "s"} of ${tuned} with random settings, on average, match ${goal}${guided}`);
     }
-  }
-  const times = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
-  if (claims.length) {
-    const waiting = times(null) ? `; ${times(null)} without a verdict for want of data` : "";
-    card(`${times("reproduced")} of ${claims.length}`, "of the paper’s claims are reproduced, ",
-      `${times("partly reproduced")} in part, ${times("not reproduced")} not${waiting}`);
   }
   $("provenance").textContent = provenance();
   if (data.missing.length) {
@@ -664,8 +661,6 @@ function tables() {
   host.append(...data.tables.map(gridTable));
 }
 
-const BADGES = { reproduced: ["yes", "✓"], "partly reproduced": ["part", "◐"], "not reproduced": ["no", "✕"] };
-
 function claims() {
   if (!data.claims.length && data.beyond) {
     document.querySelector('nav a[href="#claims"]').remove();
@@ -673,8 +668,8 @@ function claims() {
   }
   if (!data.claims.length) return $("claim-list").append(none("No claims were judged."));
   const rows = data.claims.map((claim) => {
-    const [cls, symbol] = BADGES[claim.verdict] ?? ["unknown", "–"];
-    const sign = html("span", { "aria-hidden": "true" }, symbol);
+    const cls = OUTCOMES[claim.verdict] ?? "unknown";
+    const sign = html("span", { "aria-hidden": "true" }, OUTCOME_SIGNS[cls]);
     const badge = html("span", { class: `badge ${cls}` }, sign, claim.verdict ?? "no verdict");
     const rule = html("p", null, `${sentenceCase(pretty(claim.rule))}.`);
     const ours = sentenceCase(pretty(claim.ours.replace(/^no verdict: /, "")));
@@ -718,4 +713,4 @@ function names() {
   }
 }
 
-for (const section of [names, header, beyond, figure1, tuningCharts, benchmark, choiceCharts, clockCharts, tables, claims, origin]) section();
+for (const section of [names, answers, header, beyond, figure1, tuningCharts, benchmark, choiceCharts, clockCharts, tables, claims, origin]) section();

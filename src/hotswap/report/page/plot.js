@@ -52,10 +52,12 @@ const figureIn = (host, title) => host.appendChild(html("figure", null, html("h3
 const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) => html("th", { scope: "col" }, text))));
 /** A table that scrolls within itself where the screen is narrow. */
 const scrolled = (title, table) => html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
+const OUTCOME_SIGNS = { good: "✓", part: "◐", even: "=", bad: "✕", unknown: "–" };
+const outcomeOf = (cell) => Object.keys(OUTCOME_SIGNS).find((name) => cell.endsWith(` ${OUTCOME_SIGNS[name]}`));
 /** A table that came ready: its first columns, so many as `left` says, hold words, the others numbers. */
 function gridTable({ title, headings, rows, left }) {
   const cells = (tag, texts) => html("tr", null, texts.map((text, i) =>
-    html(tag, { class: i < left ? "word" : null, scope: tag === "th" ? "col" : null }, rich(pretty(text)))));
+    html(tag, { class: i < left ? "word" : outcomeOf(text), scope: tag === "th" ? "col" : null }, rich(pretty(text)))));
   return scrolled(title, html("table", { class: "numbers" }, html("caption", null, html("span", null, rich(title))),
     html("thead", null, cells("th", headings)), html("tbody", null, rows.map((row) => cells("td", row)))));
 }

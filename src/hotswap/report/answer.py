@@ -1,0 +1,76 @@
+"""The answer with which a page opens: the cases of a question, by outcome."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from hotswap.report.tables import Grid, escaped, markdown
+
+__all__ = ["Answer", "Case", "Group", "Sign"]
+
+Sign = Literal["good", "part", "even", "bad", "unknown"]
+
+
+class Case(NamedTuple):
+    """One claim, workload or variant."""
+
+    text: str
+    detail: str = ""
+    """The numbers that decide."""
+    doubt: str = ""
+    """A reason not to be sure; empty where there is none."""
+    weight: float = 0.0
+    """The length of the bar beside the case, at most 1; 0 for no bar."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cases that share an outcome."""
+
+    outcome: str
+    sign: Sign
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, and its cases by outcome, the best outcome first."""
+
+    question: str
+    place: str
+    """The section of the page that tells more."""
+    noun: str
+    """The word for one case."""
+    groups: tuple[Group, ...]
+    note: str = ""
+    grid: Grid | None = None
+    """A table that says more."""
+
+    def sentence(self) -> str:
+        """`Of 8 claims: 3 reproduced, 2 partly reproduced, 3 not reproduced.`."""
+        count = sum(len(group.cases) for group in self.groups)
+        counts = ", ".join(f"{len(group.cases)} {group.outcome}" for group in self.groups)
+        return f"Of {count} {self.noun}{'' if count == 1 else 's'}: {counts}."
+
+    def markdown(self) -> str:
+        """The sentence, a line for each outcome with its cases, and the table."""
+        lines = [f"- **{group.outcome}**: {'; '.join(map(_told, group.cases))}" for group in self.groups if group.cases]
+        parts = [
+            f"**{self.sentence()}**",
+            "\n".join(lines),
+            escaped(self.note),
+            markdown(self.grid) if self.grid else "",
+        ]
+        return "\n\n".join(part.strip() for part in parts if part)
+
+    def data(self) -> dict[str, Any]:
+        """Plain JSON for the page."""
+        groups = [asdict(group) | {"cases": [case._asdict() for case in group.cases]} for group in self.groups]
+        grid = None if self.grid is None else self.grid._asdict()
+        return {"question": self.question, "place": self.place, "groups": groups, "note": self.note, "grid": grid}
+
+
+def _told(case: Case) -> str:
+    more = ", ".join(part for part in (case.detail, case.doubt) if part)
+    return escaped(f"{case.text} ({more})" if more else case.text)
