@@ -68,6 +68,21 @@ def test_the_command_line_says_what_to_install(package: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [
+        *(("bench list", package) for package in ("pandas", "pyarrow", "matplotlib", "safetensors")),
+        *(("report", package) for package in ("pandas", "pyarrow", "matplotlib")),
+    ],
+)
+def test_a_command_without_a_package_of_its_extra_prints_one_sentence(words: str, package: str) -> None:
+    assert package in names(["hotswap[study]"])
+    done = run("from hotswap.__main__ import main; main()", {package}, *words.split())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{package} is not installed; install hotswap with its extra, as in pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_studies_say_what_to_install() -> None:
     done = run("import hotswap.studies", {"pydantic"})
     assert "ModuleNotFoundError: Studies need pydantic, which is not installed; install hotswap with" in done.stderr

@@ -8,12 +8,17 @@ that a walk to the next arm always means *the same setting with a smaller rate*,
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from hotswap.errors import SettingError
 
-__all__ = ["Arms", "Value", "log_grid"]
+__all__ = ["MOST_ARMS", "Arms", "Value", "log_grid"]
+
+MOST_ARMS = 10_000
+"""The most values of a hyperparameter, and the most arms that one bandit chooses from."""
 
 Value = float | tuple[float, ...]
 """A value of a hyperparameter: a number, or a tuple of numbers like Adam's `betas`."""
@@ -25,10 +30,10 @@ def log_grid(high: float = 1e2, low: float = 1e-6, count: int = 33) -> tuple[flo
     The default is the grid of the paper's first author's later public port: a quarter of a decade apart.
     """
     call = f"log_grid(high={high!r}, low={low!r}, count={count!r})"
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise SettingError(f"{call}: count must be a whole number of at least 1.")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ARMS:
+        raise SettingError(f"{call}: count must be a whole number of at least 1, and of at most {MOST_ARMS:,}.")
     for name, bound in (("high", high), ("low", low)):
-        if not (math.isfinite(bound) and bound > 0):
+        if not (isinstance(bound, int | float) and math.isfinite(bound) and bound > 0):
             raise SettingError(f"{call}: {name} must be a positive, finite rate.")
     if high < low:
         raise SettingError(f"{call}: the bounds are reversed; high must not be smaller than low.")
@@ -95,10 +100,12 @@ def _checked(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
             f"Arms: {name} = {values!r} is not a sequence of values; give those to choose from, such as "
             "hotswap.log_grid(1, 1e-3, 7)."
         )
-    axis = tuple(_number(name, value) for value in values)
+    axis = tuple(_number(name, value) for value in islice(values, MOST_ARMS + 1))
+    if len(axis) > MOST_ARMS:
+        raise SettingError(f"Arms: {name} has more than {MOST_ARMS:,} values; give fewer, such as hotswap.log_grid().")
     if not axis:
         raise SettingError(f"Arms: {name} has no values; give at least one, or leave it out.")
-    repeated = sorted({str(value) for value in axis if axis.count(value) > 1})
+    repeated = sorted(str(value) for value, count in Counter(axis).items() if count > 1)
     if repeated:
         raise SettingError(f"Arms: {name} has duplicate values ({', '.join(repeated)}); give each one once.")
     if any(isinstance(value, tuple) for value in axis):
@@ -118,9 +125,9 @@ def _number(name: str, value: Value) -> Value:
 def _finite(name: str, value: object) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]  # the except below is the check
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = None
-    if number is None or isinstance(value, str | bytes):
+    if number is None or isinstance(value, str | bytes | bool):
         raise SettingError(f"Arms: {name} has the value {value!r}, which is not a number.")
     if not math.isfinite(number):
         raise SettingError(f"Arms: {name} has the value {number!r}; every value must be finite.")

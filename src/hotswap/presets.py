@@ -15,7 +15,7 @@ from torch import nn
 
 from hotswap.arms import log_grid
 from hotswap.optim import HotSwap
-from hotswap.optim.validation import given_parameters
+from hotswap.optim.validation import base_of, given_parameters
 from hotswap.rewards import Reward
 from hotswap.searches import Armijo
 
@@ -63,7 +63,7 @@ def adam(
     """
     params, module = given_parameters(params, module, "presets.adam", "an Adam")
     return HotSwap(
-        torch.optim.Adam(params, lr=1.0, betas=(0.5, 0.99)),
+        base_of(torch.optim.Adam, params, "presets.adam", lr=1.0, betas=(0.5, 0.99)),
         {"lr": log_grid(1.0, 1e-6, 33)},
         search=Armijo(0.3, when_stuck="smallest"),
         reward=reward,

@@ -6,6 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -52,11 +53,50 @@ BATCH = batches(1)[0]
         ({"loss_scale": True}, "loss_scale must be finite and at least 1"),
         ({"momentum": -0.1}, r"HotSwapSGD\(momentum=-0\.1\): momentum must be finite and not negative"),
         ({"weight_decay": math.nan}, "weight_decay must be finite and not negative"),
+        *(({"params": p}, "pass the model, model.parameters") for p in (None, 3, "ab", [3], nn.Linear, {"params": 3})),
+        *(({"params": [group]}, "pass the model, model.parameters") for group in ({"lr": 1}, {"params": 3})),
+        ({"params": [{"params": list(NET.parameters())}] * 2}, "some parameters appear in more than one"),
+        ({"momentum": torch.ones(2)}, "momentum must be a number"),
+        *(({"clip_norm": limit}, "must be positive and finite") for limit in ("a", [1], math.nan)),
+        ({"clip_value": "a"}, "must be positive and finite"),
+        ({"lr": [10**400]}, "which is not a number"),
+        ({"lr": [True]}, "which is not a number"),
+        ({"lr": range(1, 100_001)}, "lr has more than 10,000 values"),
+        ({"lr": count(1)}, "lr has more than 10,000 values"),
     ],
 )
 def test_construction(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingError, match=message):
+    with pytest.raises(SettingError, match=message) as caught:
         HotSwapSGD(**({"params": NET.parameters()} | arguments))
+    assert str(caught.value).isprintable()
+
+
+ARMS: list[tuple[type[torch.optim.Optimizer], dict[str, Any], str]] = [
+    (torch.optim.Adam, {"lr": [0.1], "betas": [(0.9, 1.5)]}, r"Adam takes no betas=\(0\.9, 1\.5\) \(Invalid beta"),
+    (torch.optim.Adam, {"betas": [(0.9,)]}, r"Adam takes no betas=\(0\.9,\)"),
+    (torch.optim.Adam, {"betas": [0.9]}, "Adam takes no betas=0.9"),
+    (torch.optim.SGD, {"momentum": [0.9, -1.0], "lr": [0.1]}, "SGD takes no momentum=-1.0"),
+    (torch.optim.SGD, {"momentum": [(0.9,)]}, r"SGD takes no momentum=\(0\.9,\)"),
+    (torch.optim.Adadelta, {"rho": [1.5]}, "Adadelta takes no rho=1.5"),
+    (torch.optim.AdamW, {"weight_decay": [-1], "lr": [0.1]}, "AdamW takes no weight_decay=-1"),
+    (torch.optim.SGD, {name: range(1, 102) for name in ("lr", "momentum")}, "10,201 arms are more than one bandit can"),
+]
+
+
+@pytest.mark.parametrize(("kind", "arms", "message"), ARMS)
+def test_arms_that_the_base_does_not_take(
+    kind: type[torch.optim.Optimizer], arms: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingError, match=message):
+        HotSwap(kind(NET.parameters()), arms)
+
+
+@pytest.mark.parametrize("group", [{}, 3, {"params": 3}])
+def test_a_group_that_is_none(group: Any) -> None:
+    for optimizer in (HotSwapSGD(NET), hotswap.Race(NET)):
+        with pytest.raises(SettingError, match="whose 'params' are a list of parameters"):
+            optimizer.add_param_group(group)
+        assert sum(len(known["params"]) for known in optimizer.param_groups) == len(list(NET.parameters()))
 
 
 def no_graph() -> torch.Tensor:

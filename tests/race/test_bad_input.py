@@ -64,6 +64,8 @@ AT_THE_START: list[tuple[Callable[[], Any], type[HotSwapError], str]] = [
     (lambda: hotswap.Race(MODEL, 100), SettingError, "give an optimizer"),
     (lambda: hotswap.Race(MODEL, []), SettingError, "at least one optimizer"),
     (lambda: hotswap.Race(MODEL, [TWICE, TWICE]), SettingError, "there twice"),
+    (lambda: hotswap.Race(MODEL, [TWICE] * 10_000), SettingError, "10000 lanes are too many; give at most 100"),
+    (lambda: hotswap.Race(MODEL, process_group=3), SettingError, "give a torch.distributed process group"),
     (lambda: hotswap.Race(MODEL, LBFGS(PARAMETERS)), UnsupportedError, "LBFGS cannot be a lane"),
     (lambda: hotswap.Race(MODEL, STARTED), SettingError, "has taken steps already.*make a new one"),
     (lambda: hotswap.Race(MODEL, AdamW(perceptron().parameters())), SettingError, "4 parameters that are not"),

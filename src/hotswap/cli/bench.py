@@ -43,7 +43,8 @@ class SizeName(StrEnum):
 
 @app.callback()
 def _() -> None:
-    need("safetensors", "Benchmarks need what studies need", extra="bench")
+    for package in ("safetensors", "pandas", "pyarrow", "matplotlib"):
+        need(package, "Benchmarks need what studies need", extra="bench")
 
 
 BenchFolder = Annotated[Path, typer.Argument(help="The benchmark's folder.", metavar="DIR")]
@@ -245,8 +246,6 @@ def report(
     The page is one file that works offline: curves to point at, scores to sort, who is ahead of whom and where.
     Of a benchmark that is not finished, what there is. DIR may also be a folder that `hotswap bench export` wrote.
     """
-    need("matplotlib", "Reports draw figures")
-    need("pyarrow", "Reports read tables")
     from hotswap.bench.report import write_report
     from hotswap.bench.report.methods import three_digits
     from hotswap.bench.report.text import cautions, coverage
@@ -277,8 +276,6 @@ def export(
     out_dir: Annotated[Path, typer.Argument(help="A folder for the tables.", metavar="OUT")],
 ) -> None:
     """Write tidy tables: runs.parquet, one row a run, and points.parquet, one row a measurement."""
-    need("pandas", "Exporting writes tables")
-    need("pyarrow", "Exporting writes tables")
     from hotswap.bench.comparable import check_together
     from hotswap.bench.exchange import export_results
     from hotswap.bench.store import BenchStore

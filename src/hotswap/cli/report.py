@@ -38,6 +38,7 @@ def report(
     other methods as well, where that comes with hotswap.
     """
     need("pandas", "Reports read tables")
+    need("pyarrow", "Reports read tables")
     need("matplotlib", "Reports draw figures")
     from hotswap.report import judge, load_results, write_report
     from hotswap.report.claims import worth_showing

@@ -58,7 +58,7 @@ class Clipping:
 
     def __init__(self, norm: float | None = None, value: float | None = None) -> None:
         for name, limit in (("clip_norm", norm), ("clip_value", value)):
-            if limit is not None and not (math.isfinite(limit) and limit > 0):
+            if limit is not None and not (isinstance(limit, int | float) and math.isfinite(limit) and limit > 0):
                 raise SettingError(f"HotSwap({name}={limit!r}): {name} must be positive and finite, or None.")
         if norm is not None and value is not None:
             raise SettingError("HotSwap(clip_norm=..., clip_value=...): choose one of them.")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hotswap.arms import Arms, Value
+from hotswap.arms import MOST_ARMS, Arms, Value
 from hotswap.bandits import Bandit, DiscountedUCB, FactoredBandit
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.optim import checkpoint
@@ -163,6 +163,11 @@ class HotSwap(Optimizer):
         self._pace = pace_for(type(self).__name__, search_every, search_when)
         setters, smallest = {} if setters is None else setters, len(self.arms) - 1
         check_parts(self, setters)
+        if not factored and smallest >= MOST_ARMS:
+            raise SettingError(
+                f"HotSwap(arms=...): {len(self.arms):,} arms are more than one bandit can choose from, {MOST_ARMS:,}; "
+                "give fewer values, or factored=True."
+            )
         if factored:
             self.bandit = FactoredBandit(self.bandit, self.arms.shape)
         self.bandit = self.bandit.knowing(self.arms)

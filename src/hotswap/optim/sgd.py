@@ -12,7 +12,7 @@ from hotswap.arms import log_grid
 from hotswap.bandits import Bandit
 from hotswap.errors import SettingError
 from hotswap.optim.hotswap import HotSwap
-from hotswap.optim.validation import given_parameters
+from hotswap.optim.validation import base_of, given_parameters
 from hotswap.pacing import When
 from hotswap.rewards import Reward
 from hotswap.searches import Search
@@ -72,8 +72,9 @@ class HotSwapSGD(HotSwap):
         search_when: When | None = None,
     ) -> None:
         params, module = given_parameters(params, module, "HotSwapSGD", "an SGD")
-        for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
-            if not isinstance(value, int | float | Tensor):
+        given: dict[str, Any] = {"momentum": momentum, "weight_decay": weight_decay}
+        for name, value in given.items():
+            if not isinstance(value, int | float) and not (isinstance(value, Tensor) and value.numel() == 1):
                 raise SettingError(
                     f"HotSwapSGD({name}={value!r}): {name} must be a number; to swap it too, write "
                     f"HotSwap(torch.optim.SGD(...), arms={{'lr': hotswap.log_grid(), {name!r}: [...]}})."
@@ -85,7 +86,7 @@ class HotSwapSGD(HotSwap):
                 f"HotSwapSGD(lr={lr!r}): lr is what rates there are to choose from, not one of them; leave it out for "
                 "33 from 1e2 to 1e-6, or give others, such as hotswap.log_grid(1, 1e-3, 7)."
             )
-        base = torch.optim.SGD(params, lr=1.0, momentum=momentum, weight_decay=weight_decay)
+        base = base_of(torch.optim.SGD, params, "HotSwapSGD", lr=1.0, momentum=momentum, weight_decay=weight_decay)
         super().__init__(
             base,
             {"lr": log_grid() if lr is None else lr},

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NoReturn, get_args
+from inspect import signature
+from typing import Any, NoReturn, TypeVar, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hotswap.arms import Arms
 from hotswap.bandits import Bandit
 from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedError
 from hotswap.optim.moves import refuse_low_precision
@@ -19,6 +22,7 @@ from hotswap.rewards import Reward
 from hotswap.searches import Search
 
 __all__ = [
+    "base_of",
     "check_base",
     "check_group",
     "check_parts",
@@ -30,12 +34,15 @@ __all__ = [
     "swappable_in",
 ]
 
+Base = TypeVar("Base", bound=Optimizer)
+
 
 def check_parts(optimizer: Any, setters: object) -> None:
     """Check that the parts of a hot-swapped optimizer go together, with the setters that it is given."""
     base = optimizer.base
     taken = {name for group in base.param_groups for name in group}.union(base.defaults)
     check_setters(type(base).__name__, swappable_in(base), sorted(taken), setters, optimizer.arms)
+    check_values(type(base), optimizer.arms)
     check_base(base, optimizer._module, type(optimizer).__name__)
     seed: object = optimizer._seed
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
@@ -45,6 +52,21 @@ def check_parts(optimizer: Any, setters: object) -> None:
             raise SettingError(
                 f"HotSwap({part}={getattr(optimizer, part)!r}): {part} must be a hotswap.{kind.__name__} object."
             )
+
+
+def check_values(kind: type[Optimizer], arms: Arms) -> None:
+    """Check that an optimizer of torch's takes the values that it would be given: its constructor says so."""
+    for name, axis in zip(arms.names, arms.axes, strict=True):
+        if not kind.__module__.startswith("torch.optim") or name == "lr" or name not in signature(kind).parameters:
+            continue
+        for value in axis:
+            try:
+                kind([torch.zeros(1, 1)], **{name: value})  # type: ignore[arg-type]  # by its own name for it
+            except Exception as error:
+                raise SettingError(
+                    f"HotSwap(arms={{{name!r}: ...}}): {kind.__name__} takes no {name}={value!r} "
+                    f"({' '.join(str(error).split())}); leave it out."
+                ) from error
 
 
 def given_parameters(
@@ -60,10 +82,22 @@ def given_parameters(
     if isinstance(params, nn.Module):
         module = params if module is None else module
         params = params.parameters()
-    found = list(params)
+    found = list(params) if isinstance(params, Iterable) else [params]
     if not found:
         raise SettingError(f"{owner}: there are no parameters; pass the model, or model.parameters().")
     return found, module
+
+
+def base_of(kind: type[Base], params: list[Any], owner: str, **settings: Any) -> Base:
+    """An optimizer of torch's over parameters or groups; what torch says against these becomes a sentence."""
+    try:
+        return kind(params, **settings)
+    except Exception as error:
+        why = "a group has no 'params'" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise SettingError(
+            f"{owner}: {kind.__name__} cannot be made of these parameters ({why}); pass the model, model.parameters(), "
+            "or a list of groups, each a dictionary with 'params'."
+        ) from error
 
 
 def swappable_in(base: Optimizer) -> list[str]:
@@ -95,12 +129,14 @@ def check_base(base: Optimizer, module: object, owner: str) -> None:
 
 def check_group(group: dict[str, Any], owner: str) -> None:
     """Check that a parameter group can be hot-swapped; `owner` is the optimizer's class."""
+    params = group.get("params") if isinstance(group, dict) else None
+    if not isinstance(params, Iterable):
+        raise SettingError(f"{owner}: a parameter group is a dictionary whose 'params' are a list of parameters.")
     if group.get("maximize"):
         raise UnsupportedError(
             f"{owner} looks for a smaller loss, but a parameter group has maximize=True and steps to larger ones; "
             "leave it out and return the negative of the objective, with reward=hotswap.RelativeReduction()."
         )
-    params = group["params"]
     if not isinstance(params, Tensor | list):
         params = group["params"] = list(params)  # torch would do the same, and an iterator can be read once
     named = [

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from hotswap.errors import UnsupportedError
+from hotswap.errors import SettingError, UnsupportedError
 
 __all__ = ["Processes", "gathered", "is_sharded", "local", "part", "part_of", "reshard", "shared_like"]
 
@@ -19,6 +19,12 @@ class Processes:
     """The processes of a group; without a group, those of torch's default group, if there is one."""
 
     def __init__(self, group: Any = None) -> None:
+        known = group is None or group is False or (dist.is_available() and isinstance(group, dist.ProcessGroup))
+        if not known:
+            raise SettingError(
+                f"Race(process_group={group!r}): give a torch.distributed process group, None for the default one, or "
+                "False for none."
+            )
         self.group = group
 
     @property

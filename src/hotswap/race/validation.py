@@ -34,6 +34,9 @@ KEY = "race"
 OWN_SCHEDULE = "linear"
 """The race's own schedule: a warm-up in each lane's steps, and a linear decay to zero over the run."""
 
+MOST_LANES = 100
+"""The most lanes of a race; a run has steps for a few."""
+
 GONE_SETTINGS = {
     "base_optimizer": "write Race(model, optimizer, total_steps=...)",
     "arms": "give a list of optimizers, one for each lane: Race(model, [AdamW(..., lr=1e-3), AdamW(..., lr=3e-3)])",
@@ -119,6 +122,8 @@ def lanes_of(model: Any, optimizers: Any) -> list[Lane]:
     given_ = list(optimizers)
     if not given_:
         raise SettingError("Race(model, []): give at least one optimizer, or None for the default lanes.")
+    if len(given_) > MOST_LANES:
+        raise SettingError(f"Race(model, [...]): {len(given_)} lanes are too many; give at most {MOST_LANES}.")
     for one in given_:
         _check_lane(one)
     if len({id(one) for one in given_}) < len(given_):
@@ -179,6 +184,8 @@ def further_of(also: Any) -> list[Tensor]:
 def check_added(group: Any, model: nn.Module) -> None:
     """Refuse further parameters that are not the model's, before any lane has them."""
     given = group.get("params") if isinstance(group, Mapping) else None
+    if not isinstance(given, Iterable):
+        raise SettingError("add_param_group: give a dictionary whose 'params' are a list of parameters.")
     added = [given] if isinstance(given, Tensor) else given if isinstance(given, list | tuple) else []
     known = {id(p) for p in model.parameters()}
     strange = sum(isinstance(p, Tensor) and id(p) not in known for p in added)
