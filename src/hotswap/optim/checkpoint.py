@@ -109,9 +109,11 @@ def _parts(optimizer: HotSwap) -> dict[str, str]:
 
 def load(optimizer: HotSwap, state_dict: Mapping[str, Any]) -> None:
     """Go on from a checkpoint; one that does not belong to the optimizer is refused, and changes nothing."""
-    plain, entry = _unpacked(state_dict, optimizer)
-    fresh = optimizer._fresh_bandit_state()
-    own, parts = _read(entry, optimizer, fresh), _parts(optimizer)
+    plain, entry = _unpacked(state_dict)
+    fresh, parts = optimizer._fresh_bandit_state(), _parts(optimizer)
+    own = _read(entry, optimizer, fresh)
+    _refuse_other_base(plain["param_groups"], optimizer.base)
+    check_saved_base(optimizer.base, plain)
     warn_of_other_parts(own.parts, parts)
     optimizer._setters.to(own.in_force)  # functions of the user's; where one raises, they set back what they have set
     try:
@@ -132,8 +134,8 @@ def load(optimizer: HotSwap, state_dict: Mapping[str, Any]) -> None:
         optimizer._loss_scale.value, optimizer._loss_scale.good = own.loss_scale
 
 
-def _unpacked(state_dict: object, optimizer: HotSwap) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """The base's state and our own entry, checked against the optimizer, but for the bandit's state."""
+def _unpacked(state_dict: object) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """The base's state, and our own entry, which has all that it needs and is of the format of today."""
     if not isinstance(state_dict, Mapping) or "param_groups" not in state_dict:
         found = f"a {type(state_dict).__name__}"
         if isinstance(state_dict, Mapping):
@@ -159,12 +161,58 @@ def _unpacked(state_dict: object, optimizer: HotSwap) -> tuple[dict[str, Any], M
     if missing := NEEDED - set(entry):
         raise CheckpointError(f"The checkpoint is damaged: its entry {KEY!r} lacks {', '.join(sorted(missing))}.")
     check_number(entry["format"], "format", FORMAT, FORMAT, whole=True)
+    return {**state_dict, "param_groups": groups}, entry
+
+
+def _refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
+    """Raise where the groups are those of another optimizer: the base would load them, and fail in its next step."""
+    needed = {name for name, value in base.defaults.items() if isinstance(value, float | tuple)}
+    for group in groups:
+        if missing := needed - group.keys():
+            raise CheckpointError(
+                f"The checkpoint is of another base optimizer: its parameter groups have no "
+                f"{' and no '.join(sorted(missing))}, which {type(base).__name__} needs; construct the optimizer "
+                "around the same base before loading."
+            )
+
+
+# --- our own entry ----------------------------------------------------------------------------------------------------
+
+
+def _read(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> Own:
+    """Our own state, checked; `fresh` is a state of the bandit before the first step."""
     _check_grid(entry, optimizer.arms)
-    _refuse_other_base(groups, optimizer.base)
-    _check_entry(entry, len(optimizer.arms), negative=optimizer.reward.accepts_negative)
-    plain = {**state_dict, "param_groups": groups}
-    check_saved_base(optimizer.base, plain)
-    return plain, entry
+    last = len(optimizer.arms) - 1
+    loss_scale = untried = pace = None
+    if entry["loss_scale"] is not None:
+        value, good = check_list(entry["loss_scale"], "loss_scale", 2)
+        value = check_number(value, "the value of loss_scale", 1)
+        loss_scale = value, check_number(good, "the steps of loss_scale", 0, LONG, whole=True)
+    if entry["untried"] is not None:
+        arm, loss = check_list(entry["untried"], "untried", 2)
+        arm = check_number(arm, "the arm of untried", 0, last, whole=True)
+        least = -math.inf if optimizer.reward.accepts_negative else 0.0
+        untried = Untried(arm, check_number(loss, "the loss of untried", least))
+    if entry["pace"] is not None:
+        since, *means = check_list(entry["pace"], "pace", 3)
+        since = check_number(since, "the steps of pace", -1, LONG, whole=True)
+        pace = PaceState(since, *(check_number(mean, "a mean of pace") for mean in means))
+    parts = check_table(entry["parts"], "parts")
+    if not all(isinstance(word, str) for item in parts.items() for word in item):
+        refuse("parts", "words by name")
+    initial_lr = check_number(entry["initial_lr"], "initial_lr", 0)
+    if initial_lr == 0:
+        refuse("initial_lr", "above zero")
+    return Own(
+        bandit=_read_bandit(entry, optimizer, fresh),
+        reward_scale=check_number(entry["reward_scale"], "reward_scale", 0),
+        in_force=check_number(entry["in_force"], "in_force", 0, last, whole=True),
+        initial_lr=initial_lr,
+        loss_scale=loss_scale,
+        untried=untried,
+        pace=pace,
+        parts=dict(parts),
+    )
 
 
 def _check_grid(entry: Mapping[str, Any], arms: Arms) -> None:
@@ -194,77 +242,21 @@ def _shape_of(arms: Arms) -> str:
     return " and ".join(parts)
 
 
-def _refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
-    """Raise where the groups are those of another optimizer: the base would load them, and fail in its next step."""
-    needed = {name for name, value in base.defaults.items() if isinstance(value, float | tuple)}
-    for group in groups:
-        if missing := needed - group.keys():
-            raise CheckpointError(
-                f"The checkpoint is of another base optimizer: its parameter groups have no "
-                f"{' and no '.join(sorted(missing))}, which {type(base).__name__} needs; construct the optimizer "
-                "around the same base before loading."
-            )
-
-
-def _check_entry(entry: Mapping[str, Any], arms: int, *, negative: bool) -> None:
-    """Everything but the grid and the values of the bandit's state.
-
-    `negative` says whether a loss below zero means anything to the optimizer's reward.
-    """
+def _read_bandit(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> Any:
+    """The saved state of the bandit, with the fields of `fresh`."""
+    bandit, fields = optimizer.bandit, arrays_of(fresh)
+    saved: dict[str, Array] = {}
     for name, tensor in check_table(entry["bandit"], "the bandit's state").items():
         check_tensor(tensor, f"{name} of the bandit's state")
         if not isinstance(name, str) or tensor.dtype.itemsize == 1:  # bool, and eight bits
             refuse("the bandit's state", "numbers of at least 16 bits, by name")
+        kind = tensor.double() if tensor.is_floating_point() else tensor.long()
+        saved[name] = kind.detach().cpu().numpy().copy()
     if not isinstance(entry["bandit_kind"], str):
         refuse("bandit_kind", "the name of a class")
-    check_number(entry["bandit_version"], "bandit_version", 1, LONG, whole=True)
-    check_number(entry["reward_scale"], "reward_scale", 0)
-    check_number(entry["in_force"], "in_force", 0, arms - 1, whole=True)
-    check_number(entry["initial_lr"], "initial_lr", 0)
-    if float(entry["initial_lr"]) == 0:
-        refuse("initial_lr", "above zero")
-    if entry["loss_scale"] is not None:
-        value, good = check_list(entry["loss_scale"], "loss_scale", 2)
-        check_number(value, "the value of loss_scale", 1)
-        check_number(good, "the steps of loss_scale", 0, LONG, whole=True)
-    if entry["untried"] is not None:
-        arm, loss = check_list(entry["untried"], "untried", 2)
-        check_number(arm, "the arm of untried", 0, arms - 1, whole=True)
-        check_number(loss, "the loss of untried", -math.inf if negative else 0.0)
-    if entry["pace"] is not None:
-        since, *means = check_list(entry["pace"], "pace", 3)
-        check_number(since, "the steps of pace", -1, LONG, whole=True)
-        for mean in means:
-            check_number(mean, "a mean of pace")
-    for name, part in check_table(entry["parts"], "parts").items():
-        if not (isinstance(name, str) and isinstance(part, str)):
-            refuse("parts", "words by name")
-
-
-def _read(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> Own:
-    """Our own state; `fresh` is a state of the bandit before the first step."""
-    scale, untried, pace = entry["loss_scale"], entry["untried"], entry["pace"]
-    return Own(
-        bandit=_read_bandit(entry, optimizer, fresh),
-        reward_scale=float(entry["reward_scale"]),
-        in_force=int(entry["in_force"]),
-        initial_lr=float(entry["initial_lr"]),
-        loss_scale=None if scale is None else (float(scale[0]), int(scale[1])),
-        untried=None if untried is None else Untried(int(untried[0]), float(untried[1])),
-        pace=None if pace is None else PaceState(int(pace[0]), float(pace[1]), float(pace[2])),
-        parts=dict(entry["parts"]),
-    )
-
-
-def _read_bandit(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> Any:
-    """The saved state of the bandit, with the fields of `fresh`."""
-    bandit, fields = optimizer.bandit, arrays_of(fresh)
-    saved: dict[str, Array] = {
-        name: (tensor.double() if tensor.is_floating_point() else tensor.long()).detach().cpu().numpy().copy()
-        for name, tensor in entry["bandit"].items()
-    }
-    same = entry["bandit_kind"] == type(bandit).__name__  # another bandit's version means nothing to this one
-    version = entry["bandit_version"] if same else bandit.state_version
+    version = check_number(entry["bandit_version"], "bandit_version", 1, LONG, whole=True)
+    if entry["bandit_kind"] != type(bandit).__name__:  # another bandit's version means nothing to this one
+        version = bandit.state_version
     for name in fields.keys() & saved.keys() if version == bandit.state_version else ():
         if saved[name].dtype.kind != fields[name].dtype.kind:
             refuse(f"{name} of the bandit's state", f"of {fields[name].dtype} numbers")
@@ -286,6 +278,9 @@ def _read_bandit(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> An
         if not ((values >= least) & (values <= most) | ~np.isfinite(values)).all():
             refuse(where, f"from {least:g} to {most:g}")
     return learned
+
+
+# --- the base's state -------------------------------------------------------------------------------------------------
 
 
 def _load_base(base: Optimizer, plain: dict[str, Any]) -> None:

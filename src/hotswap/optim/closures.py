@@ -96,8 +96,22 @@ class Request(NamedTuple):
     """The work that a framework does between a backward and a step."""
 
 
-def request_of(closure: object, trial_closure: object, loss: Tensor | float | None) -> Request:
-    """The arguments of `step`, checked, and without what a framework has wrapped around the closure."""
+def request_of(
+    closure: object,
+    trial_closure: object,
+    loss: Tensor | float | None,
+    search_with: tuple[Closure, Tensor | float] | None = None,
+) -> Request:
+    """The arguments of `step`, checked, and without what a framework has wrapped around the closure.
+
+    Where a framework has run the backward itself, the work that it does afterwards is done here.
+
+    Args:
+        closure: As `step` got it, like the next two.
+        trial_closure: See `step`.
+        loss: See `step`.
+        search_with: A trial closure and its loss, for a step without either closure.
+    """
     if loss is not None and trial_closure is None:
         raise ClosureError(
             "step(loss=...) was called without a trial_closure: it is the trial closure's loss at the start point; "
@@ -112,6 +126,12 @@ def request_of(closure: object, trial_closure: object, loss: Tensor | float | No
     found = Unwrapped(closure)  # type: ignore[arg-type]  # it was checked
     if isinstance(closure, partial) and (adapter := CLOSURE_ADAPTERS.get(getattr(closure.func, "__name__", ""))):
         found = import_module(adapter).unwrap(closure)
+    if found.closure is None:
+        if found.after_backward is not None:
+            with torch.enable_grad():
+                found.after_backward()
+        if trial_closure is None and search_with is not None:
+            trial_closure, loss = search_with
     return Request(found.closure, trial_closure, loss, found.after_backward)  # type: ignore[arg-type]
 
 

@@ -25,12 +25,12 @@ from hotswap.bandits import Bandit, DiscountedUCB, FactoredBandit
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.optim import checkpoint
 from hotswap.optim.adaptive import TopWatch, default_rates, is_adaptive
-from hotswap.optim.closures import Closure, Request, request_of
+from hotswap.optim.closures import Closure, request_of
 from hotswap.optim.gradients import Clipping, LossScale
 from hotswap.optim.memory import MOST_MISSED, Memory, Proposal, Told, Untried
 from hotswap.optim.moves import move_for
 from hotswap.optim.processes import Agreement, ProcessGroup
-from hotswap.optim.records import ArmStatistics, Brief, Statistics, StepRecord, applied
+from hotswap.optim.records import ArmStatistics, Statistics, StepRecord, applied
 from hotswap.optim.setters import Setter, Setters
 from hotswap.optim.surroundings import Surroundings
 from hotswap.optim.trial import ClosureChecks, StartPoint, Trials
@@ -231,7 +231,8 @@ class HotSwap(Optimizer):
         that the latest search chose. Before the first search that is an error, unless there are no gradients or all
         are 0: libraries for checkpoints take such a step to make state that they can load into.
         """
-        request = self._request(closure, trial_closure, loss)
+        request = request_of(closure, trial_closure, loss, self._memory.search_with)
+        self._memory.search_with = None
         if request.closure is None and request.trial_closure is None:
             self._step_without_loss()
             return None
@@ -247,7 +248,8 @@ class HotSwap(Optimizer):
     def _may_search(self) -> bool:
         """Whether the next step may have trials. With `search_when` that is known only when the step has its loss."""
         pace = self._pace
-        return self.search.tries and (pace.when is not None or bool(pace.due(self._memory.pace, unsure=False)))
+        possible = pace.every == 1 or pace.when is not None
+        return self.search.tries and (possible or bool(pace.due(self._memory.pace, unsure=False)))
 
     def _decide(self, loss: float, *, apart: bool) -> Decision:
         """Reward the arm that the step before has taken untried, and decide where this step begins.
@@ -268,7 +270,7 @@ class HotSwap(Optimizer):
             self._tell(told)
             told = None
             unsure = bool(self.bandit.unsure(self._propose().state)[0])
-        if pace.due(state, unsure):
+        if pace.every == 1 or pace.due(state, unsure):
             self._tell(told)
             return Decision(loss, self._propose(), None, state)
         if apart:
@@ -373,28 +375,26 @@ class HotSwap(Optimizer):
 
     def _record(self, arm: int | None, start: StartPoint, rewards: tuple[float, ...]) -> None:
         trials, memory, made = self._trials, self._memory, self._trials.made
-        first = memory.in_force if arm is None else arm
         if memory.top is not None and memory.top.sees(start.seen, top=arm is not None and arm % self.arms.row == 0):
             memory.top = None  # the largest rate is taken all the time and does not help: a word, once
             warn_of_the_top(self._applied(0).items())
-        if arm is not None:
-            memory.in_force = arm
-            if trials.to_beat is None:  # there were no trials
-                scale = trials.move.scale(self.base.param_groups[0])
-                memory.last_step = Brief(arm, scale, start.seen, start.aux)
-                return
         loss_before = start.seen if trials.to_beat is None else trials.to_beat
-        memory.last_step = StepRecord(
-            start=made[0][0] if made else first,
-            arm=arm,
-            values=self._applied(arm),
-            loss_before=loss_before,
-            loss_after=loss_before if arm is None else dict(made).get(arm, math.nan),
-            trials=tuple(made),
-            rewards=rewards,
-            aux=start.aux,
-            start_evaluations=trials.start_evaluations,
-        )
+        step = memory.last_step = {
+            "arm": arm,
+            "loss_before": loss_before,
+            "loss_after": loss_before if arm is None else dict(made).get(arm, math.nan),
+            "trials": tuple(made),
+            "rewards": rewards,
+            "aux": start.aux,
+            "start_evaluations": trials.start_evaluations,
+        }
+        if arm is None:
+            step |= {"start": memory.in_force, "values": self._applied(None)}
+        else:
+            memory.in_force = arm
+            step |= {"start": arm, "scale": trials.move.scale(self.base.param_groups[0])}
+        if made:
+            step["start"] = made[0][0]
 
     def _applied(self, arm: int | None) -> dict[str, Value]:
         """The values of an arm in the first parameter group; those that are there where none was taken."""
@@ -404,19 +404,6 @@ class HotSwap(Optimizer):
         return {name: 0.0 if name == "lr" else own[name] for name in self.arms.names}
 
     # --- steps that a framework makes, or that are made in parts ------------------------------------------------------
-
-    def _request(self, closure: object, trial_closure: object, loss: Tensor | float | None) -> Request:
-        """The arguments of `step`; where there are none, those that `search_with` was given before."""
-        request = request_of(closure, trial_closure, loss)
-        if request.closure is None and request.after_backward is not None:
-            with torch.enable_grad():
-                request.after_backward()
-        known = self._memory.search_with
-        if known is not None:
-            self._memory.search_with = None
-            if request.closure is None and request.trial_closure is None:
-                request = request._replace(trial_closure=known[0], loss=known[1])
-        return request
 
     @torch.no_grad()
     def _step_without_loss(self) -> None:
@@ -430,9 +417,8 @@ class HotSwap(Optimizer):
         trials.take_untried(arm)
         if trials.can_move:
             memory.untried = None  # the next loss is that of two steps
-        memory.last_step = StepRecord(
-            start=arm, arm=arm, values=values, loss_before=math.nan, loss_after=math.nan, trials=()
-        )
+        losses = {"loss_before": math.nan, "loss_after": math.nan}
+        memory.last_step = {"start": arm, "arm": arm, "values": values, "trials": (), **losses}
 
     def gradient_pass(self) -> AbstractContextManager[None]:
         """Record a gradient pass of a loop that calls `backward()` itself, whose random numbers trials share.
@@ -469,10 +455,12 @@ class HotSwap(Optimizer):
     @property
     def last_step(self) -> StepRecord | None:
         """The record of the latest step."""
-        memory = self._memory
-        if isinstance(memory.last_step, Brief):
-            memory.last_step = memory.last_step.written(self.arms)
-        return memory.last_step
+        step = self._memory.last_step
+        if isinstance(step, dict):
+            if "scale" in step:
+                step["values"] = applied(self.arms, step["arm"], step.pop("scale"))
+            step = self._memory.last_step = StepRecord(**step)
+        return step
 
     @property
     def check_closure(self) -> bool:

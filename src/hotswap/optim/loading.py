@@ -3,9 +3,10 @@
 All of it is checked before anything of it is loaded, and nothing is changed. A damage is one sentence, a
 `hotswap.CheckpointError`.
 
-Whether one of torch's optimizers can step with a state is tried on tiny tensors: nobody knows better what it needs.
-Each parameter has a tiny tensor in its place, with as many axes, each as long as another prime number. So the shapes of
-what a fresh optimizer keeps of the tiny tensor say which shapes it keeps of the parameter.
+A checkpoint is compared with a fresh optimizer of the same class and the same settings, which takes one step with tiny
+tensors: names, shapes and types of its state are those that the checkpoint must have. Each parameter has a tiny tensor
+in its place, with as many axes, each as long as another prime number, so that the shapes of the state of the tiny
+tensor tell those of the parameter's state.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ __all__ = ["check_list", "check_number", "check_saved_base", "check_table", "che
 
 NOT_NEGATIVE = {
     *("step", "exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "sum", "exp_inf", "step_size"),
-    *("variance", "row_var", "col_var"),
+    *("variance", "row_var", "col_var", "mu_product"),
 }
-"""Names in the state of torch's own optimizers: sums of squares, sizes and counts."""
+"""Names in the state of torch's own optimizers: sums of squares, sizes, counts and products."""
 
 MOST = torch.finfo(torch.float32).max
 """The largest single number that can be kept: it becomes a tensor."""
@@ -71,8 +72,11 @@ def check_number(
     *,
     finite: bool = True,
     whole: bool = False,
-) -> None:
-    """A number between two others, both included, and finite unless that is not asked for; NaN is never one."""
+) -> Any:
+    """A number between two others, both included, and finite unless that is not asked for; NaN is never one.
+
+    Returns it as a plain number.
+    """
     words = f"{'a whole' if whole else 'a finite' if finite else 'a'} number"
     if math.isfinite(least) and math.isfinite(most):
         words += f" from {least:g} to {most:g}"
@@ -84,6 +88,7 @@ def check_number(
     if not right_kind or not least <= number <= most or (finite and not math.isfinite(number)):
         plain = is_number(value) or isinstance(value, str | bool | None)
         refuse(where, f"{words}, not {shortened(value) if plain else f'of type {type(value).__name__}'}")
+    return value if whole else number
 
 
 def check_table(value: object, where: str) -> Mapping[Any, Any]:
@@ -170,22 +175,16 @@ def _check_values(base: Optimizer, groups: Sequence[Any], states: Mapping[int, A
     """Check the values of parameter groups, and the state of parameters by their place in all groups."""
     for number, (group, now) in enumerate(zip(groups, base.param_groups, strict=True)):
         _check_group(group, {**now, **base.defaults}, f"group {number} of the base optimizer")
-    owners = [parameter for group in base.param_groups for parameter in group["params"]]
-    try:
-        forms = _fresh_forms(base, groups)
-        for place, values in states.items():
-            where = f"the state of parameter {place} of the base optimizer"
-            now = base.state.get(owners[place], {})
-            form = None if forms is None else forms[place]
-            _check_state(check_table(values, where), owners[place], now, form, where)
-        if forms is not None:
-            _try_state(base, groups, states, forms)
-    except Unlike as error:
-        raise CheckpointError(
-            f"The checkpoint is damaged, or of another base optimizer: {type(base).__name__} cannot step with the "
-            f"groups and the state of the base optimizer ({error}). Nothing was changed; construct the optimizer "
-            "around the same base."
-        ) from error
+    owners, fresh = _parameters(base), _fresh(base, groups)
+    for place, owner in enumerate(owners):
+        where = f"the state of parameter {place} of the base optimizer"
+        values = check_table(states.get(place, {}), where)
+        if not all(isinstance(name, str) for name in values):
+            refuse(where, "a dictionary by name")
+        if fresh is None:
+            _check_like_now(values, base.state.get(owner, {}), where)
+        elif values or fresh.from_the_start:
+            _check_like_fresh(values, owner, fresh.states[place], where)
 
 
 def _check_group(group: Mapping[Any, Any], now: Mapping[str, Any], where: str) -> None:
@@ -232,61 +231,52 @@ def _check_like(value: Any, now: Any, where: str) -> None:
         refuse(where, "a word")
 
 
-def _check_state(
-    values: Mapping[Any, Any], owner: Tensor, now: Mapping[str, Any], forms: Mapping[str, Form] | None, where: str
-) -> None:
-    """The state of one parameter has the shapes that belong to it, as far as those are known, and finite values."""
-    shape = None if is_lazy(owner) else tuple(owner.shape)
+def _check_like_now(values: Mapping[str, Any], now: Mapping[str, Any], where: str) -> None:
+    """The state of a parameter in an optimizer of others has the shapes of the present one, and no NaN."""
     for name, value in values.items():
-        if not isinstance(name, str):
-            refuse(where, "a dictionary by name")
-        here = f"{name} in {where}"
-        if forms is not None:
-            _check_form(value, forms.get(name), shape, here)
-            low = value if is_number(value) else local(value) if isinstance(value, Tensor) else None
-            if name in NOT_NEGATIVE and low is not None and bool(torch.as_tensor(low < 0).any()):
-                refuse(here, "nowhere below zero")
-        elif isinstance(value, Tensor) and isinstance(now.get(name), Tensor):
-            check_tensor(value, here, tuple(now[name].shape))
-    for name, value in values.items():
-        if isinstance(value, Tensor) and value.is_floating_point() and not value.is_meta:
-            part = local(value)  # optimizers of others may mean something by an infinite number
-            if bool(part.isnan().any()) or (forms is not None and not bool(part.isfinite().all())):
-                refuse(f"{name} in {where}", "finite")
+        if not isinstance(value, Tensor):
+            continue
+        if isinstance(now.get(name), Tensor):
+            check_tensor(value, f"{name} in {where}", tuple(now[name].shape))
+        known = value.is_floating_point() and not value.is_meta
+        if known and bool(local(value).isnan().any()):  # an infinite number may mean something there
+            refuse(f"{name} in {where}", "finite")
 
 
-def _check_form(value: Any, form: Form | None, shape: tuple[int, ...] | None, where: str) -> None:
-    """A value is of the form that a fresh optimizer gives it; where it gives none, of the parameter's."""
-    if value is None:
-        return  # whether it may be is tried
-    if form is None:
-        check_tensor(value, where, shape, floating=True)
-    elif not form.scalar:
-        check_tensor(value, where, form.shape, floating=form.floating)
-    else:
-        check_number(value, where, -MOST, MOST)
-        if isinstance(value, Tensor):
-            check_tensor(value, where, form.shape, floating=form.floating)
-            if value.dtype in LOW_PRECISION:
-                refuse(where, f"in float32, not {value.dtype}, in which a count of steps comes to an end")
+def _check_like_fresh(values: Mapping[str, Any], owner: Tensor, fresh: Mapping[str, Any], where: str) -> None:
+    """The state of a parameter has all that a fresh state has, in the same form, and finite values.
+
+    Beside it there may be more, of the parameter's shape: SGD has momentum in some steps only, if that is swapped.
+    """
+    if missing := fresh.keys() - values.keys():
+        refuse(where, f"with {', '.join(sorted(missing))}")
+    for name, value in values.items():
+        here, form = f"{name} in {where}", fresh.get(name)
+        if form is None and value is None:
+            continue
+        if not isinstance(form, Tensor | None):
+            check_number(value, here, -MOST, MOST)
+            continue
+        shape = None if is_lazy(owner) else tuple(owner.shape) if form is None else _shape(form, owner)
+        part = check_tensor(value, here, shape, floating=form is None or form.is_floating_point())
+        if form is not None and form.dim() == 0 and part.dtype in LOW_PRECISION:
+            refuse(here, f"in float32, not {part.dtype}, in which a count of steps comes to an end")
+        if not bool(part.isfinite().all()):
+            refuse(here, "finite")
+        if name in NOT_NEGATIVE and bool((part < 0).any()):
+            refuse(here, "nowhere below zero")
 
 
 # --- a step with tiny tensors -----------------------------------------------------------------------------------------
 
 
-class Unlike(Exception):  # noqa: N818 (an answer, not a failure)
-    """The optimizer cannot step with these values; the message is its own."""
+class Fresh(NamedTuple):
+    """The state of tiny tensors in a fresh optimizer."""
 
-
-class Form(NamedTuple):
-    """A value that a fresh optimizer keeps under a name of one parameter."""
-
-    scalar: bool
-    shape: tuple[int, ...] | None
-    """The shape of the tensor; None where the shape of the tiny tensor does not tell it."""
-    floating: bool
-    tiny: Any
-    """The value that the optimizer keeps for the tiny tensor."""
+    states: list[Mapping[str, Any]]
+    """After its first step, in the order of the parameters."""
+    from_the_start: bool
+    """Whether there is a state before the first step, so that no step can do without."""
 
 
 def _is_torchs(base: Optimizer) -> bool:
@@ -294,57 +284,28 @@ def _is_torchs(base: Optimizer) -> bool:
     return getattr(torch.optim, type(base).__name__, None) is type(base)
 
 
-def _fresh_forms(base: Optimizer, groups: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Form]] | None:
-    """The values that the base keeps of each parameter after a first step with these values of its groups.
+def _fresh(base: Optimizer, groups: Sequence[Mapping[str, Any]]) -> Fresh | None:
+    """The state that a fresh optimizer of the base's class has with these values of its groups.
 
     None where that cannot be known: the optimizer is not torch's own, or takes other steps than with dense gradients.
 
     Raises:
-        Unlike: It cannot step with these values, but with its own.
+        CheckpointError: It cannot step with these values, but with those of the base.
     """
-    own = base.param_groups
-    if not _is_torchs(base) or any(parameter.is_meta for group in own for parameter in group["params"]):
+    if not _is_torchs(base) or any(parameter.is_meta for parameter in _parameters(base)):
         return None
     try:
-        twin = _stepped(base, groups)
+        return _stepped(base, groups)
     except Exception as error:
         try:
-            _stepped(base, [{name: value for name, value in group.items() if name != "params"} for group in own])
+            _stepped(base, [{k: v for k, v in group.items() if k != "params"} for group in base.param_groups])
         except Exception:
             return None
-        raise Unlike(said(error)) from error
-    owners = [parameter for group in own for parameter in group["params"]]
-    return [
-        {name: _form(value, owner) for name, value in twin.state.get(small, {}).items()}
-        for small, owner in zip(_parameters(twin), owners, strict=True)
-    ]
-
-
-def _try_state(
-    base: Optimizer,
-    groups: Sequence[Mapping[str, Any]],
-    states: Mapping[int, Mapping[str, Any]],
-    forms: Sequence[Mapping[str, Form]],
-) -> None:
-    """Load a state of the same kind for tiny tensors, with the same single numbers, and take a step.
-
-    Raises:
-        Unlike: It does not load, or the step raises, or leads to what is not a number.
-    """
-    try:
-        with _quiet():
-            twin = _twin(base, groups)
-            tiny = _parameters(twin)
-            kept = {
-                place: {name: _small(value, forms[place].get(name), tiny[place]) for name, value in values.items()}
-                for place, values in states.items()
-            }
-            twin.load_state_dict({**twin.state_dict(), "state": kept})
-            _step(twin)
-    except Exception as error:
-        raise Unlike(said(error)) from error
-    if any(bool(parameter.isnan().any()) for parameter in tiny):
-        raise Unlike("a step leads to what is not a number")
+        raise CheckpointError(
+            f"The checkpoint is damaged, or of another base optimizer: {type(base).__name__} cannot step with the "
+            f"groups and the state of the base optimizer ({said(error)}). Nothing was changed; construct the optimizer "
+            "around the same base."
+        ) from error
 
 
 @contextmanager
@@ -354,15 +315,16 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _parameters(twin: Optimizer) -> list[Tensor]:
-    return [parameter for group in twin.param_groups for parameter in group["params"]]
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _stepped(base: Optimizer, groups: Sequence[Mapping[str, Any]]) -> Optimizer:
+def _stepped(base: Optimizer, groups: Sequence[Mapping[str, Any]]) -> Fresh:
     with _quiet():
         twin = _twin(base, groups)
+        from_the_start = bool(twin.state)
         _step(twin)
-    return twin
+    return Fresh([twin.state.get(tiny, {}) for tiny in _parameters(twin)], from_the_start)
 
 
 def _twin(base: Optimizer, groups: Sequence[Mapping[str, Any]]) -> Optimizer:
@@ -398,19 +360,8 @@ def _step(twin: Optimizer) -> None:
         twin.step()
 
 
-def _form(tiny: Any, owner: Tensor) -> Form:
-    if not isinstance(tiny, Tensor):
-        return Form(is_number(tiny), None, floating=True, tiny=tiny)
-    axes = {1: 1} | ({} if is_lazy(owner) else dict(zip(PRIMES, owner.shape, strict=False)))
-    known = not is_lazy(owner) and owner.dim() <= len(PRIMES) and all(size in axes for size in tiny.shape)
-    shape = tuple(axes[size] for size in tiny.shape) if known else None
-    return Form(tiny.dim() == 0, shape, tiny.is_floating_point(), tiny)
-
-
-def _small(value: Any, form: Form | None, tiny: Tensor) -> Any:
-    """A value as the tiny tensor would have it: a single number stays what it is."""
-    if not isinstance(value, Tensor) or (value.dim() == 0 and (form is None or form.scalar)):
-        return value.detach().clone() if isinstance(value, Tensor) else value
-    if form is not None and isinstance(form.tiny, Tensor):
-        return form.tiny.detach().clone()
-    return torch.zeros(() if value.numel() == 1 and math.prod(tiny.shape) != 1 else tiny.shape)
+def _shape(form: Tensor, owner: Tensor) -> tuple[int, ...] | None:
+    """The shape of a parameter's state where the tiny tensor's is `form`; None where that does not tell it."""
+    lengths = {1: 1, **dict(zip(PRIMES, owner.shape, strict=False))}
+    known = owner.dim() <= len(PRIMES) and all(length in lengths for length in form.shape)
+    return tuple(lengths[length] for length in form.shape) if known else None

@@ -10,7 +10,7 @@ from torch import Tensor
 from hotswap.bandits import Bandit
 from hotswap.optim.adaptive import TopWatch
 from hotswap.optim.closures import Closure
-from hotswap.optim.records import Brief, StepRecord
+from hotswap.optim.records import StepRecord
 from hotswap.pacing import PaceState
 from hotswap.rewards import Reward
 
@@ -74,7 +74,9 @@ class Memory:
     """An entry for each step that the bandit has not been told of, see `catch_up`."""
     top: TopWatch | None = None
     """The watch for rates at the top of their grid; None where nobody looks, or has looked enough."""
-    last_step: StepRecord | Brief | None = None
+    last_step: StepRecord | dict[str, Any] | None = None
+    """As a dictionary until it is read, so that a step hardly pays for a record that nobody reads. It may have the
+    `scale` of the first parameter group, its rate in units of the arm's, in place of the values."""
     proposal: Proposal | None = None
     """The proposal for the next step, made when the bandit has just learned."""
     search_with: tuple[Closure, Tensor | float] | None = None

@@ -50,8 +50,11 @@ class ModuleFinder:
         self._wrapped = False
         ModuleFinder._all.add(self)
 
-    def inventory(self, parameters: list[Tensor]) -> ModuleInventory:
-        """The contents of the modules now."""
+    def inventory(self, parameters: list[Tensor], *, after_pass: bool = False) -> ModuleInventory:
+        """The contents of the modules now; after the first gradient pass with modules elsewhere whose buffers it has
+        changed."""
+        if after_pass and self._elsewhere:
+            self._add_changed()
         ids = tuple(map(id, parameters))
         if self._wrapped or ids != self._parameters:
             self._wrapped, self._parameters = False, ids
@@ -62,15 +65,13 @@ class ModuleFinder:
                 self.known = self._search(parameters)
         return self.known
 
-    def inventory_after_pass(self, parameters: list[Tensor]) -> ModuleInventory:
-        """The contents after a gradient pass; after the first one with modules elsewhere whose buffers have changed."""
-        if self._elsewhere:
-            alive = [(module, before) for ref, before in self._elsewhere if (module := ref()) is not None]
-            changed = [module for module, before in alive if _buffer_versions(module) != before]
-            self._elsewhere = []
-            if changed:
-                self.known = ModuleInventory([*self.known.roots(), *changed], self._parameters)
-        return self.inventory(parameters)
+    def _add_changed(self) -> None:
+        """Add modules elsewhere whose buffers have changed since the modules were searched for."""
+        alive = [(module, before) for ref, before in self._elsewhere if (module := ref()) is not None]
+        changed = [module for module, before in alive if _buffer_versions(module) != before]
+        self._elsewhere = []
+        if changed:
+            self.known = ModuleInventory([*self.known.roots(), *changed], self._parameters)
 
     def _search(self, parameters: list[Tensor]) -> ModuleInventory:
         alive = living_modules()

@@ -19,9 +19,9 @@ is linear in its rate, and `Exact` for all others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -168,60 +168,10 @@ class Moving:
     lists: bool | None = None
     """See `_prefers_lists`; None until it is asked for."""
 
-    def to(self, rate: float) -> None:
-        """Put the parameters at `origin − rate · scale · Σ weight · direction`.
-
-        That is one fused pass over the parameters for each term, and one before it to return to the origin.
-        """
-        factor, parameters, terms = -rate * self.scale, self.parameters, self.terms
-        if self.at_origin:
-            self.at_origin = False
-        elif self.sparse or self._prefers_lists():
-            torch._foreach_copy_(parameters, self.origin)
-        else:
-            weight, directions = terms[0]
-            for target, start, direction in zip(parameters, self.origin, directions, strict=True):
-                torch.add(start, direction, alpha=factor * weight, out=target)  # both passes in one
-            terms = terms[1:]
-        for weight, directions in terms:
-            if self.sparse:
-                for parameter, direction in zip(parameters, directions, strict=True):
-                    parameter.add_(direction, alpha=factor * weight)
-            else:
-                torch._foreach_add_(parameters, directions, alpha=factor * weight)
-
-    def _prefers_lists(self) -> bool:
-        """On a GPU: whether two passes over a list beat one pass per tensor. Many small tensors are mostly launches."""
-        if self.lists is None:
-            some = self.parameters
-            self.lists = some[0].is_cuda and sum(tensor.numel() for tensor in some) < len(some) << 20
-        return self.lists
-
-    def add_slope(self, total: SlopeSum) -> None:
-        """Add ⟨g, scale · Σ weight · direction⟩: by how much the loss would fall at a rate of 1, if it were linear."""
-        for weight, directions in self.terms:
-            for owner, gradient, direction in zip(self.owners, self.gradients, directions, strict=True):
-                total.add(self.scale * weight, owner, gradient, direction)
-
-    def select(self, places: list[int]) -> Moving:
-        """The parameters at these places."""
-
-        def chosen(tensors: list[Tensor]) -> list[Tensor]:
-            return [tensors[place] for place in places]
-
-        return replace(
-            self,
-            owners=chosen(self.owners),
-            held=chosen(self.held),
-            parameters=chosen(self.parameters),
-            gradients=chosen(self.gradients),
-            origin=chosen(self.origin),
-        )
-
     def refuse_sparse(self, *names: str) -> None:
         """Raise where a setting would move every row of a parameter whose sparse gradient has only a few."""
         for name in names:
-            if self.sparse and self.group.get(name):
+            if self.group.get(name):
                 raise UnsupportedError(
                     f"A parameter with a sparse gradient cannot have {name}={self.group[name]:g}: it would move rows "
                     f"that the gradient does not; put such parameters in a group with {name}=0, or use dense gradients."
@@ -239,30 +189,27 @@ def refuse_low_precision(parameters: Iterable[Tensor]) -> None:
             )
 
 
-class SlopeSum:
-    """A sum of `factor · ⟨g, vector⟩` over parameters.
+Row = tuple[float, Tensor, Tensor, Tensor]
+"""A factor, a parameter, its gradient and a vector like it."""
+
+
+def slope(rows: Iterable[Row]) -> float:
+    """The sum of `factor · ⟨gradient, vector⟩` over parameters; NaN or infinite where a part is.
 
     Products and sums are in float64, where those of float32 neither overflow nor vanish. The device is read once for
     all parameters on it. Of a parameter that is divided among processes only this process's part is here. It counts as
     often as there are different parts, and one that is not divided counts once: the mean over all processes is the
-    whole sum.
+    whole sum. A gradient may be sparse, if it is coalesced; and the vector then, too.
     """
-
-    def __init__(self) -> None:
-        self._products: dict[torch.device, list[tuple[float, Tensor]]] = {}
-
-    def add(self, factor: float, owner: Tensor, gradient: Tensor, vector: Tensor) -> None:
-        """Add the part of one parameter. The gradient may be sparse, if it is coalesced; and the vector then, too."""
+    products: dict[torch.device, list[tuple[float, Tensor]]] = {}
+    for factor, owner, gradient, vector in rows:
         product = _product(gradient, vector)
-        self._products.setdefault(product.device, []).append((factor * pieces(owner), product))
-
-    def value(self) -> float:
-        """The sum; NaN or infinite where a part is."""
-        total = 0.0
-        for parts in self._products.values():
-            found = torch.stack([product for _, product in parts]).tolist()
-            total += sum(factor * product for (factor, _), product in zip(parts, found, strict=True))
-        return total
+        products.setdefault(product.device, []).append((factor * pieces(owner), product))
+    total = 0.0
+    for parts in products.values():
+        found = torch.stack([product for _, product in parts]).tolist()
+        total += sum(factor * product for (factor, _), product in zip(parts, found, strict=True))
+    return total
 
 
 def _product(gradient: Tensor, vector: Tensor) -> Tensor:
@@ -321,6 +268,8 @@ class Move(ABC):
         self._copies = Workspace()
         self._moving: list[Moving] = []
         self._finite = FiniteCheck()
+        self._slope: float | None = None
+        """The decrease that is expected at a rate of 1, once this step was asked for it."""
 
     def scale(self, group: ParamGroup) -> float:
         """A parameter group's rate in units of the arm's: 1 in the first group until a scheduler changes it."""
@@ -340,29 +289,35 @@ class Move(ABC):
         self._moving = []
         gradients: list[Tensor] = []
         for group in self.base.param_groups:
-            kinds: dict[bool, Moving] = {}
+            kinds: dict[tuple[bool, bool], Moving] = {}
+            apart = self._apart(group)
             for parameter in group["params"]:
                 gradient = parameter.grad
                 if gradient is not None:
                     if parameter.dtype in LOW_PRECISION:  # converted after construction
                         refuse_low_precision([parameter])
                     sparse = gradient.layout is not torch.strided
-                    if sparse not in kinds:
-                        kinds[sparse] = Moving(group, self.scale(group), sparse)
-                    moving = kinds[sparse]
+                    kind = sparse, id(parameter) in apart
+                    if kind not in kinds:
+                        kinds[kind] = Moving(group, self.scale(group), sparse)
+                    moving = kinds[kind]
                     moving.owners.append(parameter)
                     moving.held.append(gradient)
                     moving.parameters.append(parameter if type(parameter) in ORDINARY else local(parameter))
                     if sparse:
                         gradient = gradient.coalesce()
                     moving.gradients.append(gradient if type(gradient) in ORDINARY else local(gradient))
-            for sparse, moving in kinds.items():
+            for (sparse, _), moving in kinds.items():
                 moving.origin = self._copies.like(moving)
                 torch._foreach_copy_(moving.origin, moving.parameters)
                 gradients += [gradient.values() for gradient in moving.gradients] if sparse else moving.gradients
             self._moving += kinds.values()
         self._finite.ask(gradients)
         self.finite_unknown = True
+
+    def _apart(self, group: ParamGroup) -> Collection[int]:
+        """The ids of parameters of a group that do not move as the others do."""
+        return ()
 
     @abstractmethod
     def to(self, arm: int) -> None:
@@ -401,7 +356,7 @@ class Move(ABC):
     def forget(self) -> None:
         """Put the gradients of the start point back and release this step's tensors; workspaces stay for the next."""
         self.show_gradients()
-        self._moving, self.finite_unknown = [], False
+        self._moving, self.finite_unknown, self._slope = [], False, None
 
     def show_gradients(self) -> None:
         """Put the gradients of the start point where they were found."""
@@ -441,29 +396,50 @@ class Move(ABC):
 class Scaled(Move):
     """Moves along a direction that is the same for every rate: a trial costs a pass or two over the parameters."""
 
-    _slope: float | None = None
-    """The decrease that is expected at a rate of 1, once this step was asked for it."""
-
     def to(self, arm: int) -> None:
-        """See `Move.to`."""
+        """See `Move.to`: `origin − rate · scale · Σ weight · direction`.
+
+        That is one fused pass over the parameters for each term, and one before it to return to the origin.
+        """
         rates = self.arms.axes[-1]  # all rows have the same
+        rate: Any = rates[arm % len(rates)]
         for moving in self._moving:
-            moving.to(rates[arm % len(rates)])  # type: ignore[arg-type]  # a rate is a float
+            factor, parameters, terms = -rate * moving.scale, moving.parameters, moving.terms
+            if moving.lists is None:
+                moving.lists = moving.sparse or _prefers_lists(parameters)
+            if moving.at_origin:
+                moving.at_origin = False
+            elif moving.lists:
+                torch._foreach_copy_(parameters, moving.origin)
+            else:
+                weight, directions = terms[0]
+                for target, start, direction in zip(parameters, moving.origin, directions, strict=True):
+                    torch.add(start, direction, alpha=factor * weight, out=target)  # both passes in one
+                terms = terms[1:]
+            for weight, directions in terms:
+                if moving.sparse:
+                    for parameter, direction in zip(parameters, directions, strict=True):
+                        parameter.add_(direction, alpha=factor * weight)
+                else:
+                    torch._foreach_add_(parameters, directions, alpha=factor * weight)
 
     def expected(self, arm: int) -> float:
         """See `Move.expected`: proportional to the rate, so one pass over the parameters is enough for a step."""
         if self._slope is None:
-            total = SlopeSum()
-            for moving in self._moving:
-                moving.add_slope(total)
-            self._slope = self.agreement.mean(total.value())
+            rows = (
+                (moving.scale * weight, *row)
+                for moving in self._moving
+                for weight, directions in moving.terms
+                for row in zip(moving.owners, moving.gradients, directions, strict=True)
+            )
+            self._slope = self.agreement.mean(slope(rows))
         rates = self.arms.axes[-1]
         return rates[arm % len(rates)] * self._slope  # type: ignore[operator]  # a rate is a float
 
-    def forget(self) -> None:
-        """See `Move.forget`."""
-        super().forget()
-        self._slope = None
+
+def _prefers_lists(parameters: list[Tensor]) -> bool:
+    """On a GPU: whether two passes over a list beat one pass per tensor. Many small tensors are mostly launches."""
+    return parameters[0].is_cuda and sum(tensor.numel() for tensor in parameters) < len(parameters) << 20
 
 
 class GradientMove(Scaled):
@@ -476,23 +452,16 @@ class GradientMove(Scaled):
     def prepare(self) -> None:
         """See `Move.prepare`."""
         self._collect()
-        found: list[Moving] = []
         for moving in self._moving:
             if moving.sparse:
                 moving.refuse_sparse("weight_decay", "momentum")
-            if moving.group["momentum"]:
-                found += self._by_first_step(moving)
-            else:
-                found.append(moving)
-        self._moving = found
-        for moving in found:
             moving.terms, moving.at_origin = self._terms(moving), True
 
-    def _by_first_step(self, moving: Moving) -> list[Moving]:
-        """The parameters that have a momentum buffer, apart from those that take their first step."""
-        known = [self._buffer(owner) is not None for owner in moving.owners]
-        parts = ([place for place, has in enumerate(known) if has is wanted] for wanted in (True, False))
-        return [moving.select(places) for places in parts if places]
+    def _apart(self, group: ParamGroup) -> Collection[int]:
+        """See `Move._apart`: those that take their first step with momentum."""
+        if not group["momentum"]:
+            return ()
+        return {id(parameter) for parameter in group["params"] if self._buffer(parameter) is None}
 
     def _buffer(self, parameter: Tensor) -> Tensor | None:
         state = self.base.state.get(parameter)
@@ -549,7 +518,8 @@ class LinearMove(Scaled):
         """See `Move.prepare`."""
         self._collect()
         for moving in self._moving:
-            moving.refuse_sparse("weight_decay")
+            if moving.sparse:
+                moving.refuse_sparse("weight_decay")
         self.check_gradients()
         self._displacements = self._displacements or Workspace()
         displacements = [self._displacements.like(moving) for moving in self._moving]
@@ -620,12 +590,14 @@ class Exact(Move):
 
     def expected(self, arm: int) -> float:
         """See `Move.expected`: from the parameters, which are at the candidate."""
-        total = SlopeSum()
-        for moving in self._moving:
-            rows = zip(moving.owners, moving.gradients, moving.origin, moving.parameters, strict=True)
-            for owner, gradient, origin, parameter in rows:
-                total.add(1.0, owner, gradient, origin - parameter)
-        return self.agreement.mean(total.value())
+        rows = (
+            (1.0, owner, gradient, origin - parameter)
+            for moving in self._moving
+            for owner, gradient, origin, parameter in zip(
+                moving.owners, moving.gradients, moving.origin, moving.parameters, strict=True
+            )
+        )
+        return self.agreement.mean(slope(rows))
 
     def back(self) -> None:
         """See `Move.back`; the base's state goes back too."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from hotswap.arms import Arms, Value
 
-__all__ = ["ArmStatistics", "Brief", "Statistics", "StepRecord", "applied"]
+__all__ = ["ArmStatistics", "Statistics", "StepRecord", "applied"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,28 +38,6 @@ class StepRecord:
     rewards: tuple[float, ...] = ()
     aux: object = None
     start_evaluations: int = 0
-
-
-class Brief(NamedTuple):
-    """The record of a step without trials, in so few words that a step hardly pays for a record that nobody reads."""
-
-    arm: int
-    scale: float
-    """The rate of the first parameter group in units of the arm's."""
-    loss: float
-    aux: object
-
-    def written(self, arms: Arms) -> StepRecord:
-        """The record of that step."""
-        return StepRecord(
-            start=self.arm,
-            arm=self.arm,
-            values=applied(arms, self.arm, self.scale),
-            loss_before=self.loss,
-            loss_after=math.nan,
-            trials=(),
-            aux=self.aux,
-        )
 
 
 def applied(arms: Arms, arm: int, scale: float) -> dict[str, Value]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ from hotswap.optim.processes import local
 from hotswap.optim.user_warnings import warn_of_numbers_between
 
 __all__ = ["BufferSnapshot", "RandomState", "Surroundings"]
+
+DEVICE_OF = attrgetter("device")
 
 LARGE = 2**18
 """Numbers in a buffer; running statistics, one per channel, are smaller."""
@@ -115,15 +118,18 @@ class Surroundings:
 
         Returns the generators' states.
         """
-        if owners := self._modules_before.buffers():
+        before = self._modules_before
+        owners = before.buffers()
+        if len(owners) != len(self._before.owners):
             self._before.add_empty(owners)
-        self._modules = self._finder.inventory_after_pass(parameters)
-        owners = self._modules.buffers()
+        self._modules = self._finder.inventory(parameters, after_pass=True)
+        if self._modules is not before:
+            owners = self._modules.buffers()
         if owners or self._after.owners:
             self._after.read(owners, parameters)
         if owners:
             self._after.note_versions()
-            self._resized = self._before.sizes() != self._after.sizes()
+            self._resized = self._before.sizes != self._after.sizes
         return self._random.read()
 
     def rewound(self) -> AbstractContextManager[object]:
@@ -194,7 +200,7 @@ class RandomState:
     def read(self, parameters: list[Tensor] | None = None) -> list[Tensor]:
         """The states now, of the devices of these parameters; by default of the devices of before."""
         if parameters is not None:
-            devices = {parameter.device for parameter in parameters}
+            devices = set(map(DEVICE_OF, parameters))
             if devices != self._devices:
                 others = sorted((device for device in devices if device.type not in ("cpu", "meta")), key=str)
                 self._generators = [torch.default_generator, *(_generator(device) for device in others)]
@@ -235,11 +241,13 @@ class BufferSnapshot:
         """The buffers themselves: which tensor was in each place."""
         self._groups: list[tuple[list[Tensor], list[Tensor]]] = []
         """Small buffers of one type on one device, and copies of them."""
-        self._sizes: list[list[torch.Size]] = []
-        """The shapes of these copies."""
         self._single: list[tuple[Tensor, Tensor]] = []
         """Large buffers, such as tables and masks, and all that are on the CPU, with copies. They are written to only
         where they have changed: that is less to do, and their memory may be a file that was mapped read-only."""
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+        """All of these buffers with their copies."""
+        self.sizes: list[torch.Size] = []
+        """The shapes of all copies."""
         self._versions: tuple[tuple[Tensor, ...], tuple[int, ...]] = ((), ())
         """Tensors, and their version counters when these were read."""
         self._uninitialized = False
@@ -249,7 +257,8 @@ class BufferSnapshot:
         """Copy every buffer, except for those that share memory with a parameter: these are the optimizer's."""
         names, tensors = _contents(owners)
         unchanged = identical(tensors, self._tensors) and names == self._names and identical(owners, self.owners)
-        if not (unchanged and self._fits()):
+        fits = not self._uninitialized and [tensor.shape for tensor, _ in self._pairs] == self.sizes
+        if not (unchanged and fits):
             self._lay_out(names, tensors, {_memory(parameter) for parameter in parameters} - {None})
             self.owners, self._counts = list(owners), [len(owner) for owner in owners]
             self._names, self._tensors = names, tensors
@@ -258,15 +267,6 @@ class BufferSnapshot:
                 torch._foreach_copy_(copies, group)
             for tensor, copy in self._single:
                 copy.copy_(tensor)
-
-    def _fits(self) -> bool:
-        """Whether the copies have the shapes that the buffers have now."""
-        sizes = ([tensor.shape for tensor in group] for group, _ in self._groups)
-        return (
-            not self._uninitialized
-            and list(sizes) == self._sizes
-            and all(tensor.is_same_size(copy) for tensor, copy in self._single)
-        )
 
     def _lay_out(self, names: list[str], tensors: list[Tensor | None], taken: set[int | None]) -> None:
         groups: dict[object, list[Tensor]] = {}
@@ -286,14 +286,14 @@ class BufferSnapshot:
             else:
                 groups.setdefault((type(tensor), tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
         self._groups = [(group, [torch.empty_like(tensor) for tensor in group]) for group in groups.values()]
-        self._sizes = [[tensor.shape for tensor in group] for group in groups.values()]
+        self._pairs = [*(pair for group in self._groups for pair in zip(*group, strict=True)), *self._single]
+        self.sizes = [copy.shape for _, copy in self._pairs]
 
     def add_empty(self, owners: list[BufferDict]) -> None:
         """Owners that are not in this snapshot had no buffers when it was taken: restoring it removes theirs."""
-        if len(owners) != len(self.owners):
-            new = [owner for owner in owners if not any(owner is known for known in self.owners)]
-            self.owners += new
-            self._counts += [0] * len(new)
+        new = [owner for owner in owners if not any(owner is known for known in self.owners)]
+        self.owners += new
+        self._counts += [0] * len(new)
 
     def write(self, *, resized: bool = False) -> None:
         """Restore every buffer: its values, the tensor itself where it was replaced, and, if some were `resized`
@@ -307,7 +307,7 @@ class BufferSnapshot:
                 owner.update(saved)
         with torch.set_grad_enabled(False):
             if resized:  # some modules choose a buffer's size in their first forward
-                for tensor, copy in self._pairs():
+                for tensor, copy in self._pairs:
                     if tensor.shape != copy.shape:
                         tensor.resize_(copy.shape)
             for group, copies in self._groups:
@@ -316,16 +316,9 @@ class BufferSnapshot:
                 if not torch.equal(tensor, copy):
                     tensor.copy_(copy)
 
-    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
-        return [*(pair for group in self._groups for pair in zip(*group, strict=True)), *self._single]
-
-    def sizes(self) -> list[list[torch.Size]]:
-        """The shapes of all copies."""
-        return [*self._sizes, [copy.shape for _, copy in self._single]]
-
     def note_versions(self) -> None:
         """Remember the version counters of all buffers."""
-        tensors = tuple([tensor for tensor, _ in self._pairs()])
+        tensors = tuple([tensor for tensor, _ in self._pairs])
         self._versions = tensors, tuple([tensor._version for tensor in tensors])
 
     def restore_versions(self) -> None:
