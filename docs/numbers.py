@@ -29,15 +29,18 @@ sys.path[0] = str(Path(__file__).parent / "parts")  # and not docs: the standard
 
 from benchmarked import BLOCKS as BENCHMARKED  # noqa: E402
 from beyond import BLOCKS as BEYOND  # noqa: E402
-from beyond import draw  # noqa: E402
+from beyond import figures as figures_of_variants  # noqa: E402
 from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
+from measured import figures as figures_of_paper  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
 from races import BLOCKS as RACES  # noqa: E402
 from scale import BLOCKS as SCALE  # noqa: E402
 from tuning_free import BLOCKS as TUNING_FREE  # noqa: E402
-from tuning_free import draw as draw_benchmark  # noqa: E402
+from tuning_free import figures as figures_of_benchmark  # noqa: E402
 from when import BLOCKS as WHEN  # noqa: E402
+
+from hotswap.report.figures import save  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<name>[^>]*?) -->)(?P<text>.*?)(<!-- /numbers -->)", re.DOTALL)
@@ -82,6 +85,15 @@ def files() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+def draw() -> None:
+    """Draw the pictures that results are behind."""
+    found = {**figures_of_paper(), **figures_of_variants(), **figures_of_benchmark()}
+    for name, figure in found.items():
+        if figure is not None:
+            save(figure, ROOT / "docs" / "pictures" / name)
+            print(f"drawn: docs/pictures/{name}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Rewrite, or check."""
     if set(arguments) - {"--check"}:
@@ -101,8 +113,7 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(after, encoding="utf-8")
             print(f"rewritten: {where}")
     if "--check" not in arguments:
-        for path in (*draw(), *draw_benchmark()):
-            print(f"drawn: {path.relative_to(ROOT)}")
+        draw()
     return code
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from measured import ROOT, table
@@ -12,7 +12,7 @@ from measured import ROOT, table
 from hotswap.bench.report.methods import label
 
 FOLDER = ROOT / "results" / "benchmarks"
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 
 
 @cache
@@ -21,10 +21,16 @@ def kept(name: str) -> list[Row]:
     return [json.loads(path.read_text()) for path in sorted(FOLDER.glob(f"{name}-*.json"))]
 
 
-def sources(files: Iterable[Row]) -> str:
-    """Where the numbers come from, below them."""
+def rows_of(name: str) -> list[tuple[Row, str]]:
+    """Each row of a benchmark, and its device."""
+    return [(row, short(file["device"])) for file in kept(name) for row in file["rows"]]
+
+
+def told(*names: str, shown: str, more: Sequence[str] = ()) -> str:
+    """A table, further paragraphs, and the source of the numbers."""
+    files = [file for name in names for file in kept(name)]
     lines = [f"`{f['command']}`: {f['device']}, torch {f['torch']}, Python {f['python']}, {f['date']}" for f in files]
-    return f"*{'; '.join(lines)}.*"
+    return "\n\n".join([shown, *more, f"*{'; '.join(lines)}.*"])
 
 
 def short(device: str) -> str:
@@ -32,27 +38,20 @@ def short(device: str) -> str:
     return device.removeprefix("NVIDIA ").partition(",")[0]
 
 
-def by_network(name: str, columns: dict[str, Callable[[Row], str]], more: Sequence[str] = ()) -> str:
-    """A table of a benchmark: the network, the device, and what is told of them; then further paragraphs."""
-    files = kept(name)
-    rows = [
-        (row["network"], short(file["device"]), *(cell(row) for cell in columns.values()))
-        for file in files
-        for row in file["rows"]
-    ]
-    return "\n\n".join([table(("network", "device", *columns), rows, left=2), *more, sources(files)])
+def by_network(name: str, columns: Mapping[str, Callable[[Row], str]], more: Sequence[str] = ()) -> str:
+    """A table of a benchmark: network, device, and a column for each of these functions; then further paragraphs."""
+    rows = [(row["network"], device, *(cell(row) for cell in columns.values())) for row, device in rows_of(name)]
+    return told(name, shown=table(("network", "device", *columns), rows, left=2), more=more)
 
 
-def step_cost() -> str:
-    """A hot-swapped step beside one of SGD."""
-    columns: dict[str, Callable[[Row], str]] = {
-        "over SGD": lambda row: f"{row['ratio']:.2f}",
-        "limit": lambda row: f"{row['limit']:.2f}",
-        "overhead": lambda row: f"{row['ratio'] / row['limit']:.2f}",
-        "trials per step": lambda row: f"{row['trials']:.2f}",
-        "memory, kept / peak": lambda row: " / ".join(f"{one:.2f}" for one in row["extra_sgd"]),
-    }
-    return by_network("step-cost", columns)
+STEP_COST: dict[str, Callable[[Row], str]] = {
+    "over SGD": "{ratio:.2f}".format_map,
+    "limit": "{limit:.2f}".format_map,
+    "overhead": lambda row: f"{row['ratio'] / row['limit']:.2f}",
+    "trials per step": "{trials:.2f}".format_map,
+    "memory, kept / peak": "{extra_sgd[0]:.2f} / {extra_sgd[1]:.2f}".format_map,
+}
+"""A hot-swapped step beside one of SGD."""
 
 
 def protections() -> str:
@@ -87,12 +86,14 @@ def study_speed() -> str:
     headings = ("algorithm", "batch", "runs", "ms a step", "run-epochs a second", "over a PyTorch loop")
     more = ("over one run in the same engine", "of the bytes floor", "of the arithmetic floor")
     ceilings = f"{file['bytes_per_second'] / 1e12:.2f} TB/s copying, {file['flop_per_second'] / 1e12:.0f} TFLOP/s"
-    return f"{table((*headings, *more), rows)}\n\nCeilings measured in the same run: {ceilings}.\n\n{sources([file])}"
+    return told(
+        "study-speed", shown=table((*headings, *more), rows), more=[f"Ceilings measured in the same run: {ceilings}."]
+    )
 
 
 def adam_grids() -> str:
     """Grids of different tops around AdamW: held-out losses, and how often the rate was the largest one."""
-    every = [row for file in kept("adam-grids") for row in file["rows"]]
+    every = [row for row, _ in rows_of("adam-grids")]
     methods, networks = (list(dict.fromkeys(row[name] for row in every)) for name in ("method", "network"))
     rows = []
     for method in methods:
@@ -100,39 +101,39 @@ def adam_grids() -> str:
         tops = [row["at_top"] for row in own if row["at_top"] is not None]
         losses = (", ".join(f"{row['loss']:.2f}" for row in own if row["network"] == one) for one in networks)
         rows.append((method, *losses, f"{min(tops):.0%} to {max(tops):.0%}" if tops else ""))
-    return f"{table(('', *networks, 'steps with the largest rate'), rows)}\n\n{sources(kept('adam-grids'))}"
+    return told("adam-grids", shown=table(("", *networks, "steps with the largest rate"), rows))
 
 
 def pass_time() -> str:
     """The seconds of a pass of each method over those of a pass of AdamW, by workload."""
-    columns = [(row, short(file["device"])) for file in kept("pass-time") for row in file["rows"]]
-    headings = [f"{row['workload'].replace('_', ' ')}, {device}" for row, device in columns]
-    plain = (
-        "AdamW, ms a pass",
-        *(_or_dash(row["adamw"] and 1e3 * row["adamw"]) for row, _ in columns),
-        copies("adamw"),
-    )
+    columns = rows_of("pass-time")
     names = dict.fromkeys(name for row, _ in columns for name in row["ratios"])
-    rows = [(label(name), *(_or_dash(row["ratios"].get(name)) for row, _ in columns), copies(name)) for name in names]
-    files = [*kept("pass-time"), *kept("memory")]
-    return f"{table(('', *headings, 'copies of the weights'), [plain, *rows])}\n\n{sources(files)}"
+    plain = [_or_dash(row["adamw"] and 1e3 * row["adamw"]) for row, _ in columns]
+    rows = [("AdamW, ms a pass", *plain, copies("adamw"))]
+    rows += [(label(name), *(_or_dash(row["ratios"].get(name)) for row, _ in columns), copies(name)) for name in names]
+    headings = (f"{row['workload'].replace('_', ' ')}, {device}" for row, device in columns)
+    return told("pass-time", "memory", shown=table(("", *headings, "copies of the weights"), rows))
 
 
 def pass_times(name: str) -> str:
     """The least and the greatest of a method's ratios, by device; within a sentence."""
-    parts = []
-    for file in kept("pass-time"):
-        if values := [value for row in file["rows"] if (value := row["ratios"].get(name))]:
-            ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
-            parts.append(f"{' to '.join(ends)} times as long ({short(file['device'])})")
-    return " and ".join(parts) or "–"
+    values: dict[str, list[float]] = {}
+    for row, device in rows_of("pass-time"):
+        values.setdefault(device, []).extend(filter(None, [row["ratios"].get(name)]))
+    return " and ".join(f"{ends(some)} times as long ({device})" for device, some in values.items() if some) or "–"
+
+
+def ends(values: Iterable[float]) -> str:
+    """`1.20 to 1.30`, or `1.20` where both are the same."""
+    some = list(values)
+    return " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(some), max(some))))
 
 
 @cache
 def copies(method: str) -> str:
     """What a method keeps between steps of the paper's network, in copies of the weights; a dash if nobody knows."""
-    rows = [row for file in kept("memory") for row in file["rows"] if row["workload"] == "paper_network"]
-    return next((f"{row['copies'][method]:.0f}" for row in rows if method in row["copies"]), "–")
+    rows = [row["copies"] for row, _ in rows_of("memory") if row["workload"] == "paper_network"]
+    return next((f"{row[method]:.0f}" for row in rows if method in row), "–")
 
 
 def _or_dash(value: float | None) -> str:
@@ -149,8 +150,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "adam grids": adam_grids,
     "demo": demo,
     "pass time": pass_time,
-    "pass time of prodigy": lambda: pass_times("prodigy"),
-    "step cost": step_cost,
+    "pass time of prodigy": partial(pass_times, "prodigy"),
+    "step cost": partial(by_network, "step-cost", STEP_COST),
     "protections": protections,
     "study speed": study_speed,
 }

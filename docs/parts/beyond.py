@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
-from measured import FORMS, ROOT, source, table
+from matplotlib.figure import Figure
+from measured import FORMS, results, source, table
 
 from hotswap.report.beyond import (
     DECIDING,
@@ -21,23 +21,15 @@ from hotswap.report.beyond import (
     variant_grid,
 )
 from hotswap.report.comparison import PASSES, Comparison, compare, tenth
-from hotswap.report.figures import save
-from hotswap.report.results import Results, load_results
+from hotswap.report.results import Results
 from hotswap.report.summaries import settings_among
 from hotswap.report.tables import markdown
 from hotswap.report.variants import GROUPS, changes, group_of
 from hotswap.report.write import beyond_figures
 from hotswap.studies import CONFIRMATION, EXTENSIONS, HotSwapFamily
 
-PICTURES = ROOT / "docs" / "pictures"
 PRESET = "adam_05_armijo"
 """The family that `hotswap.presets.adam` is."""
-
-
-@cache
-def results(name: str) -> Results:
-    """The results of a study in the repository."""
-    return load_results(ROOT / "results" / name)
 
 
 @cache
@@ -87,18 +79,13 @@ def section() -> str:
     for group, families in groups.items():
         rows = markdown(epoch_grid(comparison, families, ""))
         parts.append(f'<details markdown="1">\n<summary>{GROUPS[group]}</summary>\n\n{rows}\n</details>')
-    parts += [source(name, results(name)) for name in (EXTENSIONS.name, CONFIRMATION.name)]
+    parts += [source(name) for name in (EXTENSIONS.name, CONFIRMATION.name)]
     return "\n\n".join(part.strip() for part in parts)
 
 
-def draw(folder: Path = PICTURES) -> list[Path]:
-    """Draw the figures of the page."""
-    drawn = []
-    for name, figure in beyond_figures(compared(EXTENSIONS.name)).items():
-        if figure is not None:
-            save(figure, folder / f"{name}.png")
-            drawn.append(folder / f"{name}.png")
-    return drawn
+def figures() -> dict[str, Figure | None]:
+    """The figures of the page, by the names of their files."""
+    return {f"{name}.png": figure for name, figure in beyond_figures(compared(EXTENSIONS.name)).items()}
 
 
 def preset() -> str:
@@ -127,13 +114,14 @@ def first_decrease() -> str:
     searches = {"paper": "`Backtracking()`", "first_decrease": "`FirstDecrease()`"}
     searches["first_headroom"] = "`FirstDecrease(headroom=1)`"
     rows = []
+    sizes = found.batch_sizes
     for who, title in searches.items():
         for cost in found.moments:
-            cells = (f"{found.value(who, size, cost):.1e}" for size in found.batch_sizes)
+            cells = (f"{found.value(who, size, cost):.1e}" for size in sizes)
             rows.append((title, f"objective at the cost of {cost} plain epochs", *cells))
-        rows.append((title, "trials per step", *(f"{found.trials(who, size):.2f}" for size in found.batch_sizes)))
-    shown = table(("search", "", *(f"batch {size}" for size in found.batch_sizes)), rows, left=2)
-    return f"{shown}\n\n{source('first_decrease', results('first_decrease'))}"
+        rows.append((title, "trials per step", *(f"{found.trials(who, size):.2f}" for size in sizes)))
+    shown = table(("search", "", *(f"batch {size}" for size in sizes)), rows, left=2)
+    return f"{shown}\n\n{source('first_decrease')}"
 
 
 def vsgd() -> str:
@@ -150,7 +138,7 @@ def vsgd() -> str:
         title = f"**{epochs} epochs: test error and training objective, medians over seeds; bold, the lowest**"
         heads = ("", *(f"batch {size}" for size in lowest.index), "cost of an epoch")
         parts += [title, table(heads, cells)]
-    return "\n\n".join([*parts, source("cited", ours)])
+    return "\n\n".join([*parts, source("cited")])
 
 
 def _after(epochs: int, ours: Results, theirs: Results) -> dict[str, pd.DataFrame]:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from hotswap.report.claims import Claim, claims_answer, judge
+from hotswap.report.figures import draw_figure_1, draw_figure_2, draw_tuning
 from hotswap.report.origin import origin_of
 from hotswap.report.results import Results, load_results
 from hotswap.report.summaries import at_epoch, chosen
@@ -22,16 +24,14 @@ from hotswap.studies.paper import BEST_TEST_ERROR, MEDIAN_TEST_ERROR
 ROOT = Path(__file__).resolve().parents[2]
 ALGORITHMS = ("ducb", "adadelta", "sgd")
 EPOCHS = (1, 10, 50, 100, 200, 300, 400, 500)
-IMAGES = 10_000
-"""In the test set."""
 FORMS: dict[Measure, Callable[[float], str]] = {"test_error": "{:.2%}".format, "train_nll": "{:.1e}".format}
 NAMES: dict[Measure, str] = {"test_error": "test error", "train_nll": "training objective"}
 
 
 @cache
-def results() -> Results:
-    """The results in the repository."""
-    return load_results(ROOT / "results" / "paper")
+def results(name: str = "paper") -> Results:
+    """The results of a study in the repository, by their place in `results`."""
+    return load_results(ROOT / "results" / name)
 
 
 @cache
@@ -111,17 +111,14 @@ def one_claim(number: int) -> str:
     return table((f"claim {c.number}", c.claim), rows, left=2)
 
 
-def headline(*, short: bool = False) -> str:
+def headline() -> str:
     """The first things to know."""
     origin = origin_of(results())
     names = together(results().looks.label_of(name) for name in ALGORITHMS)
     best = last().loc[last()["test_error"].idxmin()]
+    made = f"{origin.runs:,} in {origin.minutes:.1f} minutes on one {device()}"
     rows = [
-        (
-            f"runs of {results().last_epoch} epochs",
-            f"{origin.runs:,} in {origin.minutes:.1f} minutes on one {device()}",
-            "",
-        ),
+        (f"runs of {results().last_epoch} epochs", made, ""),
         ("claims", verdicts().removeprefix(f"Of {len(claims())} claims: ").rstrip("."), ""),
         (
             f"median test error over all runs, {names}",
@@ -134,7 +131,7 @@ def headline(*, short: bool = False) -> str:
             f"{BEST_TEST_ERROR:.2%}, {results().looks.label_of('ducb')}",
         ),
     ]
-    for size in [] if short else batch_sizes():
+    for size in batch_sizes():
         values = together(f"{of(name, size)['train_nll'].min():.1e}" for name in ALGORITHMS)
         rows.append((f"lowest training objective at batch size {size}, {names}", values, ""))
     for curve in prices():
@@ -162,16 +159,12 @@ def trainings(found: Trainings | None) -> str:
 
 def price_table() -> str:
     """How many trainings each search takes to match one run of DUCB, by measure and batch size."""
-    rows = [
-        (
-            NAMES[curve.measure],
-            str(size),
-            FORMS[curve.measure](level),
-            *(trainings(search.until(float(level))) for search in (curve, curve.bayesian) if search is not None),
-        )
-        for curve in prices()
-        for size, level in curve.levels.items()
-    ]
+    rows = []
+    for curve in prices():
+        searches = [one for one in (curve, curve.bayesian) if one is not None]
+        for size, level in curve.levels.items():
+            found = (trainings(one.until(float(level))) for one in searches)
+            rows.append((NAMES[curve.measure], str(size), FORMS[curve.measure](level), *found))
     return table(("measure", "batch size of DUCB", "DUCB", "random search", "Bayesian search"), rows)
 
 
@@ -243,9 +236,8 @@ def best_errors() -> str:
         same = [one for _, one in last().sort_values("seed").iterrows() if results().label(one) == name]
         rows.append((f"ahead of it: {name}, seed {row['seed']}", f"{error:.2%}"))
         rows.append(("its setting, by seed", together(f"{one['test_error']:.2%}" for one in same)))
-        rows.append(
-            ("standard error on 10,000 test images drawn at random", f"{(error * (1 - error)) ** 0.5:.2f} points")
-        )
+        spread = f"{(error * (1 - error)) ** 0.5:.2f} points"
+        rows.append(("standard error on 10,000 test images drawn at random", spread))
     size = batch_sizes()[0]
     for name in ALGORITHMS:
         title = f"median at batch {size}, {results().looks.label_of(name)}"
@@ -283,16 +275,21 @@ def tables() -> str:
     return f"{grids}\n\n*Single runs, one at a time, `hotswap study timing`: {', '.join(made)}.*"
 
 
-def durations() -> str:
+def seconds_by_unit() -> Counter[tuple[str, int]]:
     """How long the runs of each algorithm and batch size took together."""
     seconds: Counter[tuple[str, int]] = Counter()
     homes = last().set_index("run")[["algorithm", "batch_size"]]
     for entry in (entry for name, found in results().units.items() if "/" not in name for entry in found):
         first = homes.loc[entry["runs"][0]]
         seconds[first["algorithm"], int(first["batch_size"])] += entry["seconds"]
+    return seconds
+
+
+def durations() -> str:
+    """The same as a table."""
     rows = []
     for name in reversed(ALGORITHMS):
-        each = [seconds[name, size] for size in batch_sizes()]
+        each = [seconds_by_unit()[name, size] for size in batch_sizes()]
         label = results().looks.label_of(name)
         rows.append((label, f"{len(of(name)):,}", *(f"{one:.0f} s" for one in each), f"{sum(each) / 60:.1f} min"))
     return table(("algorithm", "runs", *(f"batch {size}" for size in batch_sizes()), "together"), rows)
@@ -313,14 +310,24 @@ def provenance() -> str:
     return table(("what", "of these numbers"), rows, left=2)
 
 
-def source(folder: str = "paper", found: Results | None = None) -> str:
+def source(name: str = "paper") -> str:
     """One line for below a table."""
-    return f"*Source: `results/{folder}`. {origin_of(found or results()).sentence()}*"
+    return f"*Source: `results/{name}`. {origin_of(results(name)).sentence()}*"
 
 
 def device() -> str:
     """The device that trained the study."""
     return " and ".join(origin_of(results()).devices)
+
+
+def figures() -> dict[str, Figure | None]:
+    """The paper's figures, by the names of their files, as the report draws them."""
+    found = results()
+    return {
+        "figure-1.png": draw_figure_1(found.metrics),
+        "figure-2.png": draw_figure_2(found.curves),
+        "tuning.png": draw_tuning(tuning_of(found), found.looks),
+    }
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -330,7 +337,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts,
     **{f"claim {number}": partial(one_claim, number) for number in range(1, 9)},
     "headline": headline,
-    "summary": partial(headline, short=True),
     "price of tuning": price_table,
     "searches": lambda: " and ".join(dict.fromkeys(str(len(orders)) for orders in results().searches.values())),
     "medians": medians,

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import pandas as pd
-from measured import ALGORITHMS, FORMS, ROOT, claims, last, results, source, table
+from measured import ALGORITHMS, FORMS, ROOT, claims, last, results, table
 
 from hotswap.report.claims import judge
 from hotswap.report.origin import origin_of
-from hotswap.report.results import Results, load_results
+from hotswap.report.results import Results
 from hotswap.report.summaries import at_epoch
 
 
-@cache
 def parts() -> dict[str, Results]:
     """The studies that were trained in full precision."""
     paths = sorted((ROOT / "results" / "fp32").glob("*.parquet"))
-    return {path.stem: load_results(path) for path in paths if "." not in path.stem}
+    return {path.stem: results(f"fp32/{path.name}") for path in paths if "." not in path.stem}
 
 
 def verdicts() -> str:
@@ -44,7 +42,8 @@ def side_by_side() -> str:
             rows.append((results().looks.label_of(name), str(size), str(len(group)), *cells))
     headings = ("algorithm", "batch", "runs", "objective, FP32", "TF32", "test error, FP32", "TF32")
     made = (
-        f"{source(f'fp32/{name}', part)} {', '.join(f'`{command}`' for command in origin_of(part).commands)}"
+        f"*Source: `results/fp32/{name}`. {origin_of(part).sentence()}* "
+        f"{', '.join(f'`{command}`' for command in origin_of(part).commands)}"
         for name, part in parts().items()
     )
     return "\n\n".join([table(headings, rows), *made])

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from benchmarked import kept, short, sources
+from benchmarked import rows_of, told
 from measured import ROOT, table
 from torch import nn
 
@@ -55,21 +55,18 @@ def default_lanes() -> str:
 
 
 def _names(model: nn.Module, *, muon: Any) -> str:
-    by_kind: dict[str, list[str]] = {}
-    for lane in named(lanes(model, muon), None):
-        kind, rate = lane.name.split()
-        by_kind.setdefault(kind, []).append(rate)
-    return "; ".join(f"{kind} at {', '.join(rates)}" for kind, rates in by_kind.items())
+    made = [lane.name.split() for lane in named(lanes(model, muon), None)]
+    kinds = dict.fromkeys(kind for kind, _ in made)
+    return "; ".join(f"{one} at {', '.join(rate for kind, rate in made if kind == one)}" for one in kinds)
 
 
 def rounds() -> str:
     """How many lanes race, when they are compared, and what the losing ones take, for runs of some lengths."""
-    rows = []
-    for total in LENGTHS:
-        cells = [
-            _rounds(kinds, total, judged=judged) for kinds, judged in ((DEFAULT, False), (OWN, False), (DEFAULT, True))
-        ]
-        rows.append(("unknown" if total is None else f"{total:,}", *cells))
+    ways = ((DEFAULT, False), (OWN, False), (DEFAULT, True))
+    rows = [
+        (f"{total:,}" if total else "unknown", *(_rounds(kinds, total, judged=judged) for kinds, judged in ways))
+        for total in LENGTHS
+    ]
     headings = ("steps of the run", "the default lanes", "with your optimizer", "the default lanes, with `judge`")
     return table(headings, rows, left=4)
 
@@ -92,14 +89,8 @@ def trials() -> str:
     rows = [(f"`{row['trial']}`", *(_cell(row, name) for name in groups)) for row in found["rows"]]
     chosen, confirmed = (", ".join(f"`{name}`" for name in found[role]) for role in ("choosing", "confirming"))
     origin = ", ".join(f"{name} {value}" for name, value in found["origin"].items())
-    return "\n\n".join(
-        (
-            f"Meant for choosing: {chosen}.",
-            f"Meant for confirming: {confirmed}.",
-            table(headings, rows),
-            f"*Source: `results/races/trials.json`. {origin}.*",
-        )
-    )
+    told = f"Meant for choosing: {chosen}.\n\nMeant for confirming: {confirmed}."
+    return f"{told}\n\n{table(headings, rows)}\n\n*Source: `results/races/trials.json`. {origin}.*"
 
 
 def _cell(row: Mapping[str, Any], group: str) -> str:
@@ -111,36 +102,24 @@ def _cell(row: Mapping[str, Any], group: str) -> str:
 def memory() -> str:
     """What races hold beside the model and one optimizer, by network and device."""
     rows = []
-    for file in kept("race-memory"):
-        for row in file["rows"]:
-            lanes = f"{len(row['lanes'])} of {row['lanes'][0].split()[0]}"
-            beyond = "–" if short(file["device"]) == "CPU" else _mebibytes(row["device"])
-            sizes = [_mebibytes(row[name]) for name in ("weights", "trained", "parked", "blocks")]
-            rows.append((row["network"], short(file["device"]), lanes, *sizes[:2], beyond, *sizes[2:]))
+    for row, device in rows_of("race-memory"):
+        lanes = f"{len(row['lanes'])} of {row['lanes'][0].split()[0]}"
+        sizes = {name: f"{row[name] / 2**20:,.1f}" for name in ("weights", "trained", "device", "parked", "blocks")}
+        sizes |= {"device": "–"} if device == "CPU" else {}
+        rows.append((row["network"], device, lanes, *sizes.values()))
     headings = ("MiB", "device", "lanes", "weights", "trained", "on the device", "parked", "in blocks")
-    return f"{table(headings, rows, left=3)}\n\n{sources(kept('race-memory'))}"
+    return told("race-memory", shown=table(headings, rows, left=3))
 
 
 def cost() -> str:
     """How long steps of a race take over those of its optimizers alone, with the least and the greatest ratio."""
-    rows = []
-    for file in kept("race-cost"):
-        for row in file["rows"]:
-            racing = {one["total_steps"]: _ratio(one) for one in row["racing"]}
-            after = ", ".join(f"{one['optimizer']} {_ratio(one)}" for one in row["after"])
-            rows.append(
-                (row["network"], short(file["device"]), *(racing.get(n, "–") for n in (500, 1000, 5000)), after)
-            )
+    rows, ratio = [], "{ratio:.2f} ({low:.2f} to {high:.2f})".format_map
+    for row, device in rows_of("race-cost"):
+        racing = {one["total_steps"]: ratio(one) for one in row["racing"]}
+        after = ", ".join(f"{one['optimizer']} {ratio(one)}" for one in row["after"])
+        rows.append((row["network"], device, *(racing.get(n, "–") for n in (500, 1000, 5000)), after))
     headings = ("network", "device", "a run of 500 steps", "of 1,000", "of 5,000", "after the race")
-    return f"{table(headings, rows, left=2)}\n\n{sources(kept('race-cost'))}"
-
-
-def _ratio(one: dict[str, Any]) -> str:
-    return f"{one['ratio']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / 2**20:,.1f}"
+    return told("race-cost", shown=table(headings, rows, left=2))
 
 
 def _percent(share: float) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from benchmarked import kept, sources
-from measured import ROOT, results, table
+from benchmarked import kept, told
+from extracts import source
+from measured import ROOT, seconds_by_unit, table
 
 from hotswap.studies import PAPER
 
 PRICE = 4.0
 """Dollars for an hour of one H200: an assumption, since prices differ."""
 
-FILES = {"slurm.sh": "bash", "Dockerfile": "docker", "rayjob.yaml": "yaml"}
 CLUSTER = ROOT / "examples" / "cluster"
 
 
@@ -43,17 +43,7 @@ def efficiency() -> str:
     ]
     headings = ("workers", "in turn, s", "on Ray, s", "workers there already, s", "efficiency")
     machine = f"The machine has {measured()['cores']} cores, so that more workers than that cannot be faster."
-    return f"{table(headings, rows, left=0)}\n\n{machine}\n\n{sources([measured()])}"
-
-
-def overhead() -> str:
-    """Of an empty unit."""
-    return f"{1e3 * measured()['overhead']:.1f} ms"
-
-
-def rows_per_second() -> str:
-    """That the command stores."""
-    return f"{_round(folder()['per_second']):,}"
+    return told("cluster", shown=table(headings, rows, left=0), more=[machine])
 
 
 def sleepers() -> str:
@@ -70,8 +60,7 @@ def sleepers() -> str:
 @cache
 def seconds_per_run() -> float:
     """Of one GPU, for one of the paper's runs in its unit."""
-    units = [entry for name, found in results().units.items() if "/" not in name for entry in found]
-    return sum(float(entry["seconds"]) for entry in units) / len(PAPER.runs())
+    return sum(seconds_by_unit().values()) / len(PAPER.runs())
 
 
 def scale() -> str:
@@ -104,11 +93,6 @@ def gpus_per_command() -> str:
     return f"about {_round(folder()['per_second'] / each):,}"
 
 
-def file(name: str) -> str:
-    """One of the files for a scheduler."""
-    return f"```{FILES[name]}\n{(CLUSTER / name).read_text(encoding='utf-8').strip()}\n```"
-
-
 def _round(value: float) -> int:
     """To two digits: these are estimates."""
     return int(float(f"{value:.2g}"))
@@ -130,11 +114,11 @@ def _in_units(value: float, units: dict[str, float], most: float) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "cluster efficiency": efficiency,
-    "cluster overhead": overhead,
-    "cluster rows": rows_per_second,
+    "cluster overhead": lambda: f"{1e3 * measured()['overhead']:.1f} ms",
+    "cluster rows": lambda: f"{_round(folder()['per_second']):,}",
     "cluster sleepers": sleepers,
     "gpu price": lambda: f"{PRICE:g} dollars",
     "scale": scale,
     "gpus per command": gpus_per_command,
-    **{f"file {name}": (lambda name=name: file(name)) for name in FILES},
+    **{f"file {name}": partial(source, CLUSTER / name) for name in ("slurm.sh", "Dockerfile", "rayjob.yaml")},
 }

@@ -6,18 +6,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 from statistics import median
 
+from benchmarked import ends
+from matplotlib.figure import Figure
 from measured import ROOT, table
 
 from hotswap.bench.exchange import read_results
-from hotswap.bench.methods import FIRST, METHODS, SECOND
+from hotswap.bench.methods import FIRST, SECOND
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen_settings
 from hotswap.bench.report.comparing import scored
 from hotswap.bench.report.figures import draw_overview, draw_profile, draw_workload
-from hotswap.bench.report.methods import is_ours, label, origins, settings_text, three_digits, title_of
+from hotswap.bench.report.methods import origins, settings_text, three_digits, title_of
 from hotswap.bench.report.text import (
     NOTE,
     cautions,
@@ -31,14 +32,9 @@ from hotswap.bench.report.text import (
     workload_grid,
 )
 from hotswap.bench.runs import Result, troubles
-from hotswap.bench.scores import Score, overall, reported, scores, untrained
-from hotswap.report.figures import save
+from hotswap.bench.scores import Overall, Score, overall, reported, scores, untrained
 from hotswap.report.tables import markdown
 from hotswap.store.shipped import BENCHMARK
-
-PICTURES = ROOT / "docs" / "pictures"
-RIVALS = ("adamw", "adamw_cosine", "schedule_free", "prodigy")
-"""What most people would take instead: short tables have these, and the long ones all."""
 
 
 @cache
@@ -87,25 +83,6 @@ def one_by_one() -> str:
     return "\n\n".join([*parts, f"## What made them\n\n{where_from()}\n\n{typed}"])
 
 
-def in_short() -> str:
-    """The scores of ours and of a few others, over what they are, and where they come from."""
-    rows, untaught = [], {(s.method, s.workload) for s in every() if s.configuration == FIRST and s.marked}
-    for row in overall(every()):
-        if is_ours(row.method) or row.method in (REFERENCE, *RIVALS):
-            title = f"**{label(row.method)}**" if is_ours(row.method) else label(row.method)
-            note = "; counted as untrained" if (row.method, row.where) in untaught else ""
-            where = "" if row.method == REFERENCE else f" ({row.where.replace('_', ' ')}{note})"
-            rows.append((title, *map(three_digits, (row.mean, row.second)), three_digits(row.worst) + where))
-    shown = table(("", "geometric mean of scores", "with second tries", "worst score"), rows)
-    return "\n\n".join([shown, " ".join(coverage(results(), every())), where_from()])
-
-
-def advice() -> str:
-    """Ours against the others in a few tables, and one configuration in hindsight."""
-    grids = (standing_grid(every()), contest_grid(every()), lead_grid(results(), every()))
-    return "\n".join([*map(markdown, grids), *hindsight(results())])
-
-
 def workload_table() -> str:
     """A row for each workload: its reference, and what that reaches."""
     levels = {score.workload: score.median for score in every() if score.method == REFERENCE}
@@ -140,23 +117,23 @@ def score_of(method: str, workload: str, configuration: str = FIRST) -> str:
 
 def mean_of(method: str, percent: int = 100) -> str:
     """Its geometric mean over all workloads, at the end or after so much of the budget, within a sentence."""
-    means = {row.method: {**row.early, 100: row.mean} for row in overall(every())}
-    return three_digits(means[method][percent]) if method in means else "–"
+    return _of(method, lambda row: {**row.early, 100: row.mean}[percent])
 
 
 def worst_of(method: str) -> str:
     """Its worst score of all workloads, within a sentence."""
-    worst = {row.method: row.worst for row in overall(every())}
-    return three_digits(worst[method]) if method in worst else "–"
+    return _of(method, lambda row: row.worst)
+
+
+def _of(method: str, value: Callable[[Overall], float]) -> str:
+    return next((three_digits(value(row)) for row in overall(every()) if row.method == method), "–")
 
 
 def passes_of(method: str) -> str:
     """For each step of a run: the least and the most of all workloads, by their medians."""
     runs = {key: [run.end for run in some if run.end is not None] for key, some in reported(results()).items()}
-    each = [
-        median(end.cost / end.steps for end in ends) for (_, name, _), ends in runs.items() if name == method and ends
-    ]
-    return " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(each), max(each)))) if each else "–"
+    each = [median(e.cost / e.steps for e in some) for (_, name, _), some in runs.items() if name == method and some]
+    return ends(each) if each else "–"
 
 
 def training_of(method: str, workload: str) -> str:
@@ -170,23 +147,16 @@ def workloads() -> list[str]:
     return sorted({score.workload for score in every()})
 
 
-def draw(folder: Path = PICTURES) -> list[Path]:
-    """Draw the figures of the page."""
-    runs = reported(results())
-    figures = {"overview": draw_overview(every()), "profile": draw_profile(every())}
-    figures |= {name: draw_workload(name, runs) for name in workloads()}
-    drawn = {folder / f"benchmark-{name}.svg": figure for name, figure in figures.items() if figure is not None}
-    for path, figure in drawn.items():
-        save(figure, path)
-    return list(drawn)
+def figures() -> dict[str, Figure | None]:
+    """The figures of the page, by the names of their files."""
+    found = {"overview": draw_overview(every()), "profile": draw_profile(every())}
+    found |= {name: draw_workload(name, reported(results())) for name in workloads()}
+    return {f"benchmark-{name}.svg": figure for name, figure in found.items()}
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "benchmark results": section,
     "benchmark, one by one": one_by_one,
-    "benchmark in short": in_short,
-    "benchmark advice": advice,
-    **{f"mean of {name}": partial(mean_of, name) for name in METHODS},
     "what the runs took": took,
     "the mean image": partial(score_of, "dog", "autoencoder"),
     **{f"dog on {name}": partial(score_of, "dog", name) for name in ("cifar_resnet", "fashion_convolution")},

@@ -1,13 +1,14 @@
 """Draw the pictures of the documentation: `python docs/pictures/draw.py`.
 
-Figures 1 and 2 from the results; the others from a small training run: scikit-learn's digits, a network of 64-32-10
-sigmoid units, minibatches of 64, one seed. It takes some twenty seconds on a CPU.
+They come from small training runs: scikit-learn's digits, a network of 64-32-10 sigmoid units, minibatches of 64, one
+seed. `docs/numbers.py` draws the pictures of the results.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,6 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from torch import Tensor
+from torch.func import functional_call, grad
 from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwapSGD, Race, StepRecord
@@ -23,10 +25,6 @@ from hotswap.data import load_digits
 from hotswap.networks import multilayer_perceptron
 from hotswap.optim import Statistics
 from hotswap.race import Standings
-from hotswap.report import load_results
-from hotswap.report.figures import draw_figure_1, draw_figure_2, draw_tuning
-from hotswap.report.figures import save as save_report
-from hotswap.report.write import tuning_of
 
 HERE = Path(__file__).parent
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (  # Okabe and Ito, and a grey
@@ -41,6 +39,9 @@ BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (  # Okabe and Ito, and a gre
 )
 STEPS, BATCH, SEED = 3000, 64, 0
 RACE_STEPS = 2000
+MOMENTS = (40, 1390)
+"""The numbers of steps after which the bandit is looked at."""
+ALONG = np.geomspace(1e-3, 1e2, 400)
 STYLE = {
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -55,115 +56,104 @@ STYLE = {
 
 
 class Problem:
-    """A network and an endless row of minibatches, the same for everyone who asks."""
+    """A network, a row of minibatches that is the same for everyone who asks, and the objective now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = 50) -> None:
         data = load_digits()
         self.x, self.y = torch.from_numpy(data.train_inputs()), torch.from_numpy(data.train_labels)
         self.model = multilayer_perceptron((data.features, 32, data.classes), seed=SEED)
-        self.order = torch.Generator().manual_seed(SEED)
+        self.order, self.every = torch.Generator().manual_seed(SEED), every
+        self.objectives: dict[int, float] = {}
+        """The loss over all training images, by the number of steps."""
 
-    def batch(self) -> tuple[Tensor, Tensor]:
-        """The next minibatch."""
-        rows = torch.randint(len(self.x), (BATCH,), generator=self.order)
-        return self.x[rows], self.y[rows]
-
-    @torch.no_grad()
-    def objective(self) -> float:
-        """The loss over all training images."""
-        return float(cross_entropy(self.model(self.x), self.y))
+    def batches(self, steps: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """The number of each step and its minibatch; the objective is measured between steps."""
+        for step in range(1, steps + 1):
+            rows = torch.randint(len(self.x), (BATCH,), generator=self.order)
+            yield step, self.x[rows], self.y[rows]
+            if step % self.every == 0:
+                with torch.no_grad():
+                    self.objectives[step] = float(cross_entropy(self.model(self.x), self.y))
 
 
 @dataclass
 class Run:
-    """What a training run leaves behind."""
+    """A hot-swapped training run, and a step of which the whole loss curve is known."""
 
+    objectives: dict[int, float]
     records: list[StepRecord] = field(default_factory=list)
-    objectives: dict[int, float] = field(default_factory=dict)
     statistics: dict[int, Statistics] = field(default_factory=dict)
-    curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    walk: tuple[StepRecord, int, np.ndarray] | None = None
+    """A step, its number, and the losses along its gradient at the rates of `ALONG`."""
+
+    @property
+    def rates(self) -> np.ndarray:
+        """The rates, arm by arm."""
+        return np.array([row.values["lr"] for row in next(iter(self.statistics.values()))], dtype=float)
 
 
-def hot_swapped(look_at: tuple[int, ...], curve_at: int | None = None) -> Run:
-    """Train with HotSwapSGD; keep the bandit's table after some steps and the whole loss curve of one."""
-    problem, run = Problem(), Run()
-    optimizer = HotSwapSGD(problem.model.parameters())
-    for step in range(STEPS):
-        x, y = problem.batch()
-        if step == curve_at:
-            run.curves[step] = loss_curve(problem, x, y)
+def hot_swapped() -> Run:
+    """Train with HotSwapSGD; keep the bandit's table at the moments, and the loss curve of a step that tells much.
+
+    That is a step after the sweep whose first trial is worse than its start, and whose walk is of four trials.
+    """
+    problem = Problem()
+    run, optimizer = Run(problem.objectives), HotSwapSGD(problem.model.parameters())
+    for step, x, y in problem.batches(STEPS):
+        before = {name: weights.detach().clone() for name, weights in problem.model.named_parameters()}
         optimizer.step(lambda x=x, y=y: cross_entropy(problem.model(x), y))
-        assert optimizer.last_step is not None
-        run.records.append(optimizer.last_step)
-        if step + 1 in look_at:
-            run.statistics[step + 1] = optimizer.statistics()
-        if step % 50 == 49:
-            run.objectives[step + 1] = problem.objective()
+        record = optimizer.last_step
+        assert record is not None
+        run.records.append(record)
+        if step in MOMENTS:
+            run.statistics[step] = optimizer.statistics()
+        told = len(record.trials) == 4 and record.trials[0][1] > record.loss_before
+        if run.walk is None and step > 101 and told:
+            run.walk = record, step, loss_curve(problem, before, x, y)
     return run
 
 
-def telling(records: list[StepRecord]) -> int:
-    """A step after the sweep whose first trial is worse than its start, and whose walk is of four trials."""
-    found = (step for step, r in enumerate(records) if len(r.trials) == 4 and r.trials[0][1] > r.loss_before)
-    return next(step for step in found if step > 100)
-
-
-def plain(rate: float) -> Run:
-    """Train with torch's SGD at one rate."""
-    problem, run = Problem(), Run()
+def plain(rate: float) -> dict[int, float]:
+    """The objectives of torch's SGD at one rate."""
+    problem = Problem()
     optimizer = torch.optim.SGD(problem.model.parameters(), lr=rate)
-    for step in range(STEPS):
-        x, y = problem.batch()
+    for _, x, y in problem.batches(STEPS):
         optimizer.zero_grad()
         torch.autograd.backward(cross_entropy(problem.model(x), y))
         optimizer.step()
-        if step % 50 == 49:
-            run.objectives[step + 1] = problem.objective()
-    return run
+    return problem.objectives
 
 
-def loss_curve(problem: Problem, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The minibatch's loss along its own gradient, at many rates; the parameters are left as they are."""
-    parameters = list(problem.model.parameters())
-    gradients = torch.autograd.grad(cross_entropy(problem.model(x), y), parameters)
-    origin = [parameter.detach().clone() for parameter in parameters]
-    rates, losses = np.geomspace(1e-3, 1e2, 400), []
-    with torch.no_grad():
-        for rate in rates:
-            for parameter, start, gradient in zip(parameters, origin, gradients, strict=True):
-                parameter.copy_(start - float(rate) * gradient)
-            losses.append(float(cross_entropy(problem.model(x), y)))
-        for parameter, start in zip(parameters, origin, strict=True):
-            parameter.copy_(start)
-    return rates, np.array(losses)
+def loss_curve(problem: Problem, weights: dict[str, Tensor], x: Tensor, y: Tensor) -> np.ndarray:
+    """The minibatch's loss along its gradient at these weights, at many rates."""
+
+    def loss(at: dict[str, Tensor]) -> Tensor:
+        return cross_entropy(functional_call(problem.model, at, x), y)
+
+    slopes = grad(loss)(weights)
+    moved = ({name: weights[name] - float(rate) * slopes[name] for name in weights} for rate in ALONG)
+    return np.array([float(loss(at)) for at in moved])
 
 
-def rates_of(run: Run) -> np.ndarray:
-    """The rates, arm by arm."""
-    return np.array([row.values["lr"] for row in next(iter(run.statistics.values()))], dtype=float)
-
-
-def draw_walk(run: Run, step: int) -> None:
+def draw_walk(run: Run) -> None:
     """One step's search on the loss along the gradient."""
-    record, (rates, losses), arms = run.records[step], run.curves[step], rates_of(run)
+    assert run.walk is not None
+    (record, step, losses), arms = run.walk, run.rates
     figure, axes = plt.subplots(figsize=(8, 4.6))
-    axes.plot(rates, losses, color=GREY, lw=1.6, zorder=1)
-    inside = (arms > rates[0]) & (arms < rates[-1])
-    axes.plot(arms[inside], np.interp(arms[inside], rates, losses), "o", ms=4.5, color="white", mec=GREY, zorder=2)
+    axes.plot(ALONG, losses, color=GREY, lw=1.6, zorder=1)
+    inside = arms[(arms > ALONG[0]) & (arms < ALONG[-1])]
+    axes.plot(inside, np.interp(inside, ALONG, losses), "o", ms=4.5, color="white", mec=GREY, zorder=2)
     axes.axhline(record.loss_before, color=BLACK, lw=1, ls=(0, (5, 4)), zorder=1)
     axes.text(1.2e-3, record.loss_before * 1.02, "loss before the step: the one to beat", va="bottom")
     for number, (arm, loss) in enumerate(record.trials, start=1):
-        taken = arm == record.arm
-        axes.plot(arms[arm], loss, "s" if taken else "o", ms=13, color=GREEN if taken else BLUE, zorder=3)
+        mark, color = ("s", GREEN) if arm == record.arm else ("o", BLUE)
+        axes.plot(arms[arm], loss, mark, ms=13, color=color, zorder=3)
         axes.text(arms[arm], loss, str(number), color="white", ha="center", va="center", fontweight="bold", zorder=4)
     annotate_walk(axes, record, arms)
-    axes.set(
-        xscale="log", xlabel="learning rate (small circles: the rates of the grid)", ylabel="loss on this minibatch"
-    )
-    span = record.loss_before - min(losses)
+    across, span = "learning rate (small circles: the rates of the grid)", record.loss_before - min(losses)
+    axes.set(xscale="log", xlabel=across, ylabel="loss on this minibatch", xlim=(ALONG[0], ALONG[-1]))
     axes.set_ylim(min(losses) - 0.45 * span, record.loss_before + 0.75 * span)
-    axes.set_xlim(1e-3, 1e2)
-    axes.set_title(f"Step {step + 1}: four trials on one minibatch, from the proposed rate to smaller ones", pad=12)
+    axes.set_title(f"Step {step}: four trials on one minibatch, from the proposed rate to smaller ones", pad=12)
     save(figure, "walk")
 
 
@@ -187,10 +177,10 @@ def annotate_walk(axes: Axes, record: StepRecord, arms: np.ndarray) -> None:
         )
 
 
-def draw_index(run: Run, moments: tuple[int, ...]) -> None:
+def draw_index(run: Run) -> None:
     """What the bandit knows of each rate, at several moments."""
-    figure, grid = plt.subplots(2, len(moments), figsize=(9, 5.6), sharex=True, sharey="row", height_ratios=(2, 1))
-    for column, moment in enumerate(moments):
+    figure, grid = plt.subplots(2, len(MOMENTS), figsize=(9, 5.6), sharex=True, sharey="row", height_ratios=(2, 1))
+    for column, moment in enumerate(MOMENTS):
         draw_moment(grid[0, column], grid[1, column], run, moment)
     grid[0, 0].set_ylabel("reward per trial\n(above 0: the loss fell)")
     grid[1, 0].set_ylabel("trials remembered\n(old ones fade)")
@@ -208,7 +198,7 @@ def draw_index(run: Run, moments: tuple[int, ...]) -> None:
 
 def draw_moment(top: Axes, bottom: Axes, run: Run, moment: int) -> None:
     """One column: mean, width and index above, counts below."""
-    rows, rates = run.statistics[moment], rates_of(run)
+    rows, rates = run.statistics[moment], run.rates
     means, counts, index = (np.array([getattr(row, name) for row in rows]) for name in ("mean", "count", "index"))
     best, shown = int(index.argmax()), means > -0.3
     top.axhline(0, color=GREY, lw=0.8)
@@ -225,7 +215,7 @@ def draw_moment(top: Axes, bottom: Axes, run: Run, moment: int) -> None:
     bottom.set_ylim(1e-7, 1e3)
 
 
-def draw_training(run: Run, fixed: dict[float, Run]) -> None:
+def draw_training(run: Run, fixed: dict[float, dict[int, float]]) -> None:
     """Rates and losses over a whole run."""
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6.6), sharex=True)
     steps = np.arange(1, STEPS + 1)
@@ -244,9 +234,8 @@ def draw_training(run: Run, fixed: dict[float, Run]) -> None:
     bottom.text(STEPS * 1.01, ours[STEPS], "HotSwapSGD", color=BLUE, va="center", fontweight="bold")
     looks = ((RED, (0, (6, 2)), 1.45), (GREEN, "-.", 1.0), (PINK, ":", 0.72))
     for (rate, other), (color, style, shift) in zip(fixed.items(), looks, strict=True):
-        losses = other.objectives
-        bottom.plot(list(losses), list(losses.values()), color=color, lw=1.8, ls=style)
-        bottom.text(STEPS * 1.01, losses[STEPS] * shift, f"SGD, rate {rate:g}", color=color, va="center")
+        bottom.plot(list(other), list(other.values()), color=color, lw=1.8, ls=style)
+        bottom.text(STEPS * 1.01, other[STEPS] * shift, f"SGD, rate {rate:g}", color=color, va="center")
     bottom.set(yscale="log", xlabel="steps", ylabel="loss on all training images", xlim=(-20, STEPS * 1.19))
     bottom.set_title("The loss, beside SGD at three fixed rates")
     bottom.set_xticks(range(0, STEPS + 1, 500))
@@ -255,41 +244,34 @@ def draw_training(run: Run, fixed: dict[float, Run]) -> None:
 
 @dataclass
 class Raced:
-    """A race: which lane took each step, and the loss on all training images before it."""
+    """A race: the loss on all training images before each step, and whose step it is."""
 
-    lanes: list[str] = field(default_factory=list)
-    objectives: list[float] = field(default_factory=list)
-    standings: Standings = field(default_factory=Standings)
+    objectives: list[float]
+    lanes: list[str]
+    standings: Standings
 
     def turns(self, lane: str) -> list[range]:
         """The steps of a lane, turn by turn, counted from 0."""
-        found: list[range] = []
-        for step in (step for step, name in enumerate(self.lanes) if name == lane):
-            if found and found[-1].stop == step:
-                found[-1] = range(found[-1].start, step + 1)
-            else:
-                found.append(range(step, step + 1))
-        return found
+        turns, start = [], 0
+        for name, steps in groupby(self.lanes):
+            turns.append((name, range(start, start := start + len(list(steps)))))
+        return [steps for name, steps in turns if name == lane]
 
 
 def raced() -> Raced:
     """Race an SGD that somebody brought beside the default lanes of a CPU."""
-    problem, run, before = Problem(), Raced(), dict[str, int]()
-    race = Race(
-        problem.model, torch.optim.SGD(problem.model.parameters(), lr=0.1, momentum=0.9), total_steps=RACE_STEPS
-    )
-    for _ in range(RACE_STEPS):
-        run.objectives.append(problem.objective())
-        x, y = problem.batch()
+    problem, lanes = Problem(every=1), list[str]()
+    own = torch.optim.SGD(problem.model.parameters(), lr=0.1, momentum=0.9)
+    race = Race(problem.model, own, total_steps=RACE_STEPS)
+    with torch.no_grad():
+        first = float(cross_entropy(problem.model(problem.x), problem.y))
+    for _, x, y in problem.batches(RACE_STEPS):
+        lanes.append(race.current.name)
         loss = cross_entropy(problem.model(x), y)
         torch.autograd.backward(loss)
         race.step(loss)
         race.zero_grad()
-        now = {row.name: row.steps for row in race.standings()}
-        run.lanes.append(next(name for name, steps in now.items() if steps != before.get(name, 0)))
-        before = now
-    run.standings = race.standings()
-    return run
+    return Raced([first, *list(problem.objectives.values())[:-1]], lanes, race.standings())
 
 
 def draw_race(run: Raced) -> None:
@@ -346,19 +328,6 @@ def annotate_race(axes: Axes, run: Raced, colors: dict[str, str]) -> None:
         )
 
 
-def draw_results() -> None:
-    """The paper's figures from the results in the repository, as the report draws them."""
-    results = load_results(HERE.parents[1] / "results" / "paper")
-    figures = {
-        "figure-1": draw_figure_1(results.metrics),
-        "figure-2": draw_figure_2(results.curves),
-        "tuning": draw_tuning(tuning_of(results), results.looks),
-    }
-    for name, figure in figures.items():
-        assert figure is not None
-        save_report(figure, HERE / f"{name}.png")
-
-
 def save(figure: plt.Figure, name: str) -> None:
     """Write an SVG that is the same every time."""
     figure.savefig(HERE / f"{name}.svg", metadata={"Date": None}, dpi=200)
@@ -369,13 +338,10 @@ def main() -> None:
     """Draw them all."""
     torch.set_num_threads(1)
     mpl.use("Agg")
-    draw_results()
     mpl.rcParams.update(STYLE)
-    moments = (40, 1390)
-    step = telling(hot_swapped(moments).records)
-    run = hot_swapped(moments, curve_at=step)  # the same again, looking closer
-    draw_walk(run, step)
-    draw_index(run, moments)
+    run = hot_swapped()
+    draw_walk(run)
+    draw_index(run)
     draw_training(run, {rate: plain(rate) for rate in (10.0, 1.0, 0.1)})
     draw_race(raced())
 
