@@ -37,12 +37,12 @@ from benchmarks.measuring import origin, synchronize
 from benchmarks.parts import pack, unpack
 from hotswap.data import DATASETS
 from hotswap.ensemble import TrainingData
-from hotswap.ensemble.precision import allow_tf32, full_float32
+from hotswap.ensemble.engine import allow_tf32, full_float32
 from hotswap.errors import StudyError
 from hotswap.files import replacing, write_text
 from hotswap.networks import multilayer_perceptron
-from hotswap.studies.assemble import Held, on_device
 from hotswap.studies.paper import PAPER
+from hotswap.studies.training import Held, on_device
 
 LENGTHS = (50, 500)
 COLUMNS = ("epoch", "train_nll", "test_error", "test_nll", "rate", "steps", "seconds")

@@ -26,7 +26,7 @@ from benchmarks.measuring import asked_for, describe, keep, seconds, side_by_sid
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Training
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.workloads import WORKLOADS, Size, Task
-from hotswap.ensemble.precision import full_float32
+from hotswap.ensemble.engine import full_float32
 
 BESIDE = "adamw"
 TURN, MOST = 0.3, 200

@@ -40,7 +40,7 @@ from benchmarks.networks import images, paper_network
 from hotswap.bench.workloads.base import seeded
 from hotswap.bench.workloads.text import CHARACTERS
 from hotswap.bench.workloads.transformer_text import Transformer
-from hotswap.ensemble.precision import full_float32
+from hotswap.ensemble.engine import full_float32
 
 LENGTHS = (5000, 1000, 500)
 """Steps of the runs whose races are timed."""

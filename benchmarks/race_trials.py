@@ -35,7 +35,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.race_problems import PROBLEMS
 from hotswap.bench.workloads import WORKLOADS, Task
-from hotswap.ensemble.precision import full_float32
+from hotswap.ensemble.engine import full_float32
 from hotswap.files import write_text
 from hotswap.race import Muon, Race, lanes
 

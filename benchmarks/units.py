@@ -21,8 +21,7 @@ from benchmarks.measuring import describe, seconds
 from hotswap.data import load
 from hotswap.ensemble import Ensemble
 from hotswap.studies import STUDIES, StudySpec, Unit, load_study, plan
-from hotswap.studies.assemble import Held, assemble
-from hotswap.studies.training import RunOptions, set_up
+from hotswap.studies.training import Held, RunOptions, assemble, set_up
 
 WATCHED = 10  # steps whose kernels are counted
 

@@ -24,8 +24,8 @@ from hotswap.ensemble import TrainingData
 from hotswap.errors import StudyError
 from hotswap.networks import multilayer_perceptron
 from hotswap.store.shipped import shipped
-from hotswap.studies.assemble import Held
 from hotswap.studies.paper import PAPER
+from hotswap.studies.training import Held
 
 CPU = torch.device("cpu")
 TUNED_ADAMW = {"optimizer": "adamw", "lr": 3e-3, "weight_decay": 0.1, "warmup": 0.05}

@@ -21,8 +21,8 @@ from hotswap.report.comparison import compare
 from hotswap.report.origin import origin_of
 from hotswap.store.shipped import shipped
 from hotswap.studies import CONFIRMATION, EXTENSIONS, PAPER, StudySpec, plan
-from hotswap.studies.best_runs import best_sgd
 from hotswap.studies.extensions import CITED, FIRST
+from hotswap.studies.rows import best_sgd
 
 RESULTS = Path(__file__).parents[1] / "results"
 BENCHMARKED = RESULTS / "tuning_free" / "runs.parquet"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hotswap.studies import ALGORITHMS, Family, Look, RunSpec, one, several
-from hotswap.studies.specification.settings import POSITIVE, SHARE
+from hotswap.studies.settings import POSITIVE, SHARE
 
 
 @ALGORITHMS.register("lion")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hotswap.studies import NETWORKS, Network, one
-from hotswap.studies.specification.settings import COUNT
+from hotswap.studies.settings import COUNT
 
 
 @NETWORKS.register("normalised")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from hotswap.ensemble.precision import allow_tf32, full_float32
+from hotswap.ensemble.engine import allow_tf32, full_float32
 
 
 def switches() -> tuple[str, bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
-from hotswap.studies.specification.settings import POSITIVE, SHARE, several
+from hotswap.studies.settings import POSITIVE, SHARE, several
 from tests.report.made_up import row
 
 if TYPE_CHECKING:

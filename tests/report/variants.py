@@ -43,7 +43,7 @@ class Silent:
 
 
 def train_small(folder: Path) -> Path:
-    store = Store.create(folder, SMALL, precision="fp32", dtype="float32")
+    store = Store.create(folder, SMALL, precision="fp32")
     assert not run_study(store, SMALL, load_digits(), RunOptions(), Silent()).left
     return folder
 

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from hotswap.studies.best_runs import best_runs, best_sgd
+from hotswap.studies.rows import best_runs, best_sgd
 
 
 def table(*rows: tuple[str, str, int, float, float]) -> pd.DataFrame:

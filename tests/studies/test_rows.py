@@ -15,7 +15,7 @@ from hotswap.errors import SettingError
 from hotswap.studies import PAPER, AdaDeltaFamily, several
 from hotswap.studies.folder import Store
 from hotswap.studies.rows import METRIC_COLUMNS, metric_columns, metric_frame
-from hotswap.studies.specification.settings import POSITIVE
+from hotswap.studies.settings import POSITIVE
 from tests.studies.test_folder import study
 
 

@@ -18,12 +18,11 @@ from hotswap.data import load_digits
 from hotswap.ensemble import HotSwapped
 from hotswap.errors import StudyError
 from hotswap.studies import plan, timing
-from hotswap.studies.assemble import assemble
 from hotswap.studies.export import export
 from hotswap.studies.folder import Store
 from hotswap.studies.run import run_study
 from hotswap.studies.timing import time_minibatches
-from hotswap.studies.training import RunOptions, milestones, set_up
+from hotswap.studies.training import RunOptions, assemble, milestones, set_up
 from tests.studies.test_training import TOY, Quiet
 
 SMALL = TOY.select(epochs=5)

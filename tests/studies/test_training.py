@@ -20,9 +20,8 @@ from hotswap.data import load_digits
 from hotswap.errors import SettingError, StudyError
 from hotswap.store.folder import ABOUT
 from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
-from hotswap.studies.folder import Store
+from hotswap.studies.folder import Store, UnitSummary
 from hotswap.studies.run import run_study
-from hotswap.studies.summary import UnitSummary
 from hotswap.studies.training import RunOptions, Training
 from tests.children import PATIENCE, child, hotswap_command
 from tests.work.gates import Gate, wait_until

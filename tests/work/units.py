@@ -13,7 +13,7 @@ from typing import Any
 
 from hotswap.errors import UnitTaken
 from hotswap.work import Unit, UnitError
-from hotswap.work.setting import Function
+from hotswap.work.loop import Function
 
 __all__ = ["Notes", "obey", "obeying"]
 

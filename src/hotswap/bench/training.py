@@ -19,7 +19,7 @@ from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
 from hotswap.bench.workloads import WORKLOADS, Size, Task, Workload
 from hotswap.bench.workloads.text import fingerprint
-from hotswap.ensemble.precision import full_float32
+from hotswap.ensemble.engine import full_float32
 from hotswap.errors import DataError, HotSwapError, SettingError
 from hotswap.optim.failures import is_of_the_machine
 from hotswap.store import versions

@@ -231,7 +231,7 @@ def tuning(
 @app.command()
 def new(path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("study.toml")) -> None:
     """Write a commented example of a study of your own."""
-    from hotswap.studies.specification.toml import example
+    from hotswap.studies.toml import example
 
     if path.exists():
         raise SettingError(f"{path} is there already; name another file.")

@@ -7,7 +7,8 @@ place, so that a GPU captures a step once in a CUDA graph and replays it. An `En
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,10 +17,19 @@ from torch import Tensor
 
 from hotswap.ensemble.kernels import mean_loss
 from hotswap.ensemble.model import Model
-from hotswap.ensemble.precision import full_float32
 from hotswap.errors import CheckpointError
 
-__all__ = ["Ensemble", "EpochTally", "Measured", "Tally", "TrainingData", "Update", "copy_by_name"]
+__all__ = [
+    "Ensemble",
+    "EpochTally",
+    "Measured",
+    "Tally",
+    "TrainingData",
+    "Update",
+    "allow_tf32",
+    "copy_by_name",
+    "full_float32",
+]
 
 EVALUATION_BYTES = 2**31  # bytes of activations while evaluating, about
 
@@ -294,3 +304,24 @@ def copy_by_name(saved: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> No
             )
     for name, tensor in state.items():
         tensor.copy_(saved[name])
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Let matrix products and convolutions round their factors to TF32 (10 bits of mantissa), or forbid it.
+
+    Torch by itself forbids it in matrix products and allows it in convolutions.
+    """
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Compute in full float32 inside the block, and as before after it."""
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    allow_tf32(False)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions

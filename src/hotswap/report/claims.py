@@ -19,7 +19,6 @@ from hotswap.report.looks import families_of
 from hotswap.report.results import Results
 from hotswap.report.summaries import at_epoch, settings, window_mean
 from hotswap.report.tables import Grid
-from hotswap.studies.best_runs import best_sgd
 from hotswap.studies.paper import (
     ADADELTA_TOP_SHARE,
     BEST_TEST_ERROR,
@@ -28,6 +27,7 @@ from hotswap.studies.paper import (
     MEDIAN_TEST_ERROR,
     TABLE_1,
 )
+from hotswap.studies.rows import best_sgd
 
 __all__ = ["Claim", "Verdict", "claims_answer", "claims_grid", "judge", "worth_showing"]
 

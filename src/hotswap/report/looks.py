@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from hotswap.studies.algorithms import ALGORITHMS, Family, Look
 
 if TYPE_CHECKING:
-    from hotswap.studies.specification.study import StudySpec
+    from hotswap.studies.study import StudySpec
 
 __all__ = ["Appearance", "Looks", "families_of"]
 

@@ -32,8 +32,7 @@ from hotswap.studies.export import SINGLES, check_provenance_names
 from hotswap.studies.folder import Store
 from hotswap.studies.paper import PAPER
 from hotswap.studies.rows import ARM_COLUMNS, METRIC_COLUMNS
-from hotswap.studies.specification.stored import check_stored_names
-from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.study import StudySpec, check_stored_names
 
 __all__ = ["Results", "load_results"]
 

@@ -18,10 +18,9 @@ from hotswap.studies.algorithms import (
 from hotswap.studies.extensions import CITED, CONFIRMATION, EXTENSIONS, STUDIES
 from hotswap.studies.networks import NETWORKS, ConvolutionalSpec, Network, NetworkSpec
 from hotswap.studies.paper import PAPER
-from hotswap.studies.specification.plan import Unit, plan
-from hotswap.studies.specification.settings import one, several
-from hotswap.studies.specification.study import RunSpec, StudySpec
-from hotswap.studies.specification.toml import EXAMPLE, load_study
+from hotswap.studies.settings import one, several
+from hotswap.studies.study import RunSpec, StudySpec, Unit, plan
+from hotswap.studies.toml import EXAMPLE, load_study
 
 Algorithm = str
 """The name of an algorithm; one of `ALGORITHMS`, or of a family that a study has given a name."""

@@ -25,7 +25,7 @@ from hotswap.names import check_name
 from hotswap.store.folder import ABOUT
 from hotswap.store.tables import check_names_in, digest, is_folder, table_paths, write_table
 from hotswap.studies.folder import Store
-from hotswap.studies.specification.study import FINGERPRINT_VERSION
+from hotswap.studies.study import FINGERPRINT_VERSION
 
 __all__ = ["FORMAT", "SINGLES", "check_provenance_names", "export"]
 

@@ -28,7 +28,7 @@ from hotswap.bandits import (
 from hotswap.searches import Armijo, Backtracking, BothWays, FirstDecrease, NoSearch
 from hotswap.studies.algorithms import AdaDeltaFamily, HotSwapFamily, VsgdFamily
 from hotswap.studies.paper import PAPER
-from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.study import StudySpec
 
 __all__ = ["CITED", "CONFIRMATION", "EXTENSIONS", "FIRST", "STUDIES"]
 

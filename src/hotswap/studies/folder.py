@@ -2,31 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hotswap.errors import DamagedError, HotSwapError, StudyError
 from hotswap.names import check_name
 from hotswap.store import Checkpoints, Folder, read_record
 from hotswap.store.checkpoints import named
-from hotswap.store.folder import alone
-from hotswap.studies.rows import Stored, arm_frame, checked_run, metric_columns, metric_frame, must_be, same_measures
-from hotswap.studies.specification.plan import Unit, plan
-from hotswap.studies.specification.stored import check_stored_names, stored_study
-from hotswap.studies.specification.study import FINGERPRINT_VERSION, StudySpec
-from hotswap.studies.summary import Summary, UnitSummary, seconds_left
+from hotswap.store.folder import ABOUT, alone
+from hotswap.studies.rows import Stored, arm_frame, check_unit, metric_columns, metric_frame, same_measures
+from hotswap.studies.study import FINGERPRINT_VERSION, StudySpec, Unit, check_stored_names, plan, stored_study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PRECISIONS", "Store", "check_fingerprint_version"]
+__all__ = ["DTYPE", "Store", "Summary", "UnitSummary"]
 
 PRECISIONS = ("fp32", "tf32", "fp64")
-DTYPES = ("float32", "float64")
+DTYPE = "float32"
+"""The type of the weights: one, so far."""
 _IDENTITY = ("fingerprint", "precision", "dtype")
+
+
+# The state of a study.
+
+
+@dataclass(frozen=True)
+class UnitSummary:
+    """The state of one unit.
+
+    Attributes:
+        id: The unit's name.
+        algorithm: The algorithm of every run in it.
+        batch_size: The batch size of every run in it.
+        runs: How many there are.
+        epochs_done: How far training has come, as far as was recorded.
+        epochs: How many epochs each run is to have.
+        seconds: How long it has been trained.
+        diverged: How many of its runs have diverged.
+        state: `done`, `running` in some process, or `left`.
+        kept: The epoch of its latest checkpoint: if nobody trains it any more, training goes on from there.
+        where: The process that trains it, and the node of the process; empty if no process trains it.
+        seconds_left: How long the rest may take; None while there is no pace to guess it from.
+    """
+
+    id: str
+    algorithm: str
+    batch_size: int
+    runs: int
+    epochs_done: int
+    epochs: int
+    seconds: float
+    diverged: int
+    state: Literal["done", "running", "left"]
+    kept: int = 0
+    seconds_left: float | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The state of a study; `damaged` has a sentence for each file that cannot be used."""
+
+    name: str
+    precision: str
+    units: tuple[UnitSummary, ...]
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Training time so far, over all units."""
+        return sum(unit.seconds for unit in self.units)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Training time to come, for one process; None while there is no pace to guess it from."""
+        left = [unit.seconds_left for unit in self.units if unit.seconds_left is not None]
+        return sum(left) if len(left) == len(self.units) else None
+
+
+def _seconds_left(unit: UnitSummary, units: Sequence[UnitSummary]) -> float | None:
+    """Guess from the pace of the unit itself, or else of those most like it: seconds for one epoch of one run."""
+    start = unit.epochs_done if unit.state == "running" else unit.kept
+    left = unit.runs * (unit.epochs - start)
+    if unit.state == "done" or not left:
+        return 0.0
+    measured = [other for other in units if other.seconds > 0 and other.epochs_done > 0]
+    same = [other for other in measured if other.algorithm == unit.algorithm]
+    for alike in (
+        [other for other in measured if other.id == unit.id],
+        [other for other in same if other.batch_size == unit.batch_size],
+        same,
+        measured,
+    ):
+        if alike:
+            return left * sum(u.seconds for u in alike) / sum(u.runs * u.epochs_done for u in alike)
+    return None
+
+
+# The folder.
 
 
 @dataclass(frozen=True)
@@ -61,25 +138,24 @@ class Store:
             self.fingerprint, self.precision, self.dtype = (str(about[name]) for name in _IDENTITY)
             planned = [(unit, *map(str, known["runs"])) for unit, known in about["units"].items()]
             whole = bool(about["specs"]) and all(isinstance(spec, dict) for spec in about["specs"])
-            must_be(whole and self.precision in PRECISIONS and self.dtype in DTYPES, "specs, precision or dtype")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedError(self.folder / "about.hotswap", f"it lacks {error}") from error
-        check_fingerprint_version(about.get("fingerprint_version"), self.folder)
+            raise DamagedError(self.folder / ABOUT, f"it lacks {error}") from error
+        if not whole or self.precision not in PRECISIONS or self.dtype != DTYPE:
+            raise DamagedError(self.folder / ABOUT, "it lacks specs, precision or dtype")
+        if (version := about.get("fingerprint_version")) != FINGERPRINT_VERSION:
+            raise StudyError(
+                f"{self.folder} was written by a newer hotswap (its fingerprints are of version {version}, and this "
+                f"one knows {FINGERPRINT_VERSION}); update hotswap."
+            )
         for unit, *runs in planned:
             check_name(unit, "unit", str(self.folder))
             for run in runs:
                 check_name(run, "run", str(self.folder))
+        for table in about["specs"]:
+            check_stored_names(table, self.folder)
 
     @classmethod
-    def create(
-        cls,
-        folder: Path | str,
-        study: StudySpec,
-        *,
-        precision: str,
-        dtype: str = "float32",
-        max_runs: int | None = None,
-    ) -> Self:
+    def create(cls, folder: Path | str, study: StudySpec, *, precision: str, max_runs: int | None = None) -> Self:
         """Open the study's folder, making it where need be.
 
         A folder that holds the same study grows by what is asked beyond it: epochs, batch sizes, seeds, algorithms.
@@ -88,7 +164,6 @@ class Store:
             folder: The study's folder.
             study: The study to run.
             precision: How matrix products are computed, `fp32` or `tf32`.
-            dtype: The type of the weights.
             max_runs: The most runs of a unit, as for `plan`.
 
         Raises:
@@ -97,12 +172,12 @@ class Store:
         """
         metric_columns([study])  # before there is a folder that holds a study which cannot be
         folder = Path(folder)
-        identity = {"fingerprint": study.fingerprint(), "precision": precision, "dtype": dtype}
+        identity = {"fingerprint": study.fingerprint(), "precision": precision, "dtype": DTYPE}
         about = {**identity, "fingerprint_version": FINGERPRINT_VERSION, "specs": [study.to_dict()], "units": {}}
         Folder.create(folder, "study", about)
         with alone(folder):
             store = cls.open(folder)
-            store.check(study, precision=precision, dtype=dtype)
+            store._check_same_study(study, precision)
             store._extend(study, max_runs)
         return store
 
@@ -138,8 +213,6 @@ class Store:
         came: list[dict[str, Any]] = []
         for content in self._finished().values():
             came += [content["study"]] if content["study"] not in (*came, *asked) else []
-        for table in (*came, *asked):
-            check_stored_names(table, self.folder)
         return [*came, *asked]
 
     @property
@@ -147,22 +220,21 @@ class Store:
         """How many epochs each run is to have: the most that was asked for."""
         return max(int(spec["epochs"]) for spec in self.stored_specs())
 
-    def check(self, study: StudySpec, *, precision: str, dtype: str) -> None:
+    def _check_same_study(self, study: StudySpec, precision: str) -> None:
         """Raise a StudyError for another study than the folder's, or the same one computed otherwise."""
         if study.fingerprint() != self.fingerprint:
             ours = stored_study(self.units.about["specs"][-1], self.folder)
             found = ours.differences(study)
-            differ = (
-                f": there {'; '.join(found[:3])}{f'; and {len(found) - 3} more' if found[3:] else ''}" if found else ""
-            )
+            more = f"; and {len(found) - 3} more" if found[3:] else ""
+            differ = f": there {'; '.join(found[:3])}{more}" if found else ""
             raise StudyError(
                 f"{self.folder} holds the study {ours.name!r} ({self.fingerprint[:12]}), not {study.name!r} "
                 f"({study.fingerprint()[:12]}){differ}; choose another folder."
             )
-        if (precision, dtype) != (self.precision, self.dtype):
+        if precision != self.precision:
             raise StudyError(
                 f"{self.folder} holds results computed in {self.precision} with {self.dtype} weights, not in "
-                f"{precision} with {dtype}; choose another folder, or keep to that."
+                f"{precision} with {DTYPE}; choose another folder, or keep to that."
             )
 
     def _extend(self, study: StudySpec, max_runs: int | None) -> None:
@@ -192,31 +264,29 @@ class Store:
         for name, content in self.units.units().items():
             try:
                 if self._checked.get(name) is not content:  # each file is checked once
-                    self._check_unit(content, self.units.file(name))
+                    self._check_finished(content, self.units.file(name))
                 found[name] = content
             except DamagedError as error:
                 self.units.is_damaged(name, error.why)
         self._checked = found
         return found
 
-    def _check_unit(self, content: Mapping[str, Any], file: Path, *, finished: bool = True) -> None:
-        try:
-            identity = tuple(content[name] for name in _IDENTITY)
-            epochs, runs, study = content["epochs"], content["runs"], content["study"]
-            check_name(content["unit"], "unit", str(file))
-            must_be(isinstance(study, dict) and isinstance(content["provenance"], dict), "study or provenance")
-            check_stored_names(study, file)
-            must_be(bool(runs) and epochs >= 1 and float(content["seconds"]) >= 0, "runs, epochs or seconds")
-            for run, stored in runs.items():
-                checked_run(run, stored, file)
-                must_be(not finished or stored["rows"][-1][0] == epochs, f"a row of {run} at its last epoch, {epochs}")
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedError(file, f"it lacks {' '.join(str(error).split())}") from error
+    def _check_unit(self, content: Mapping[str, Any], file: Path) -> None:
+        """Check a unit that may have come from elsewhere, or whose file may have been changed by hand."""
+        check_unit(content, file)
+        check_stored_names(content["study"], file)
+        identity = tuple(str(content.get(name)) for name in _IDENTITY)
         if identity != (self.fingerprint, self.precision, self.dtype):
             raise StudyError(
-                f"{file} is of another study, or computed otherwise ({', '.join(map(str, identity))}, and the folder's "
+                f"{file} is of another study, or computed otherwise ({', '.join(identity)}, and the folder's "
                 f"{self.fingerprint}, {self.precision}, {self.dtype}); move it out of the folder."
             )
+
+    def _check_finished(self, content: Mapping[str, Any], file: Path) -> None:
+        self._check_unit(content, file)
+        for run, stored in content["runs"].items():
+            if not stored["rows"] or stored["rows"][-1][0] != content["epochs"]:
+                raise DamagedError(file, f"it lacks a row of {run} at its last epoch, {content['epochs']}")
 
     def known(self) -> dict[str, Known]:
         """The measures so far of each run that was begun.
@@ -227,47 +297,41 @@ class Store:
         found: dict[str, Known] = {}
         finished = self._finished()
         for name, content in finished.items():
-            for run, stored in content["runs"].items():
-                epochs, before = content["epochs"], found.get(run)
+            for run, one in _runs_of(content, name, finished=content["epochs"]).items():
+                before = found.get(run)
                 if before is not None:
-                    self._check_same(run, stored, name, before)
-                if before is None or before.finished < epochs:
-                    share = float(content["seconds"]) / len(content["runs"])
-                    found[run] = Known(stored, content["unit"], name, epochs, epochs, share)
+                    self._check_same(run, one, before)
+                if before is None or before.finished < one.finished:
+                    found[run] = one
         for place in sorted((self.folder / "checkpoints").glob("*")):
-            done = finished.get(place.name)
             checkpoints = Checkpoints(place)
+            done = finished.get(place.name)
             if done is not None and done["epochs"] >= checkpoints.last_epoch():
                 continue
-            begun = self._begun(checkpoints)
-            if begun is None:
-                continue
-            share = float(begun["seconds"]) / len(begun["runs"])
-            for run, stored in begun["runs"].items():
-                before, epoch = found.get(run), int(begun["epoch"])
-                if before is None or before.epoch < epoch:
-                    was = 0 if before is None else before.finished
-                    found[run] = Known(stored, begun["unit"], place.name, epoch, was, share)
+            for run, one in self._begun(checkpoints).items():
+                before = found.get(run)
+                if before is None or before.epoch < one.epoch:
+                    found[run] = one if before is None else replace(one, finished=before.finished)
         return found
 
-    def _begun(self, checkpoints: Checkpoints) -> dict[str, Any] | None:
-        """The record of the latest checkpoint of a unit, if it is of this study; weights are not looked at."""
+    def _begun(self, checkpoints: Checkpoints) -> dict[str, Known]:
+        """The runs in the latest checkpoint of a unit, if it is of this study; weights are not looked at."""
         content = checkpoints.content()
-        if content is None:
-            return None
         try:
-            whole = {**content, "epochs": content["epoch"], "provenance": {}}
-            self._check_unit(whole, checkpoints.folder, finished=False)
+            whole = {**(content or {}), "provenance": {}}
+            whole["epochs"] = whole["epoch"]
+            self._check_unit(whole, checkpoints.folder)
         except (KeyError, StudyError):
-            return None
-        return content
+            return {}
+        return _runs_of(whole, checkpoints.folder.name, finished=0)
 
-    def _check_same(self, run: str, stored: Stored, name: str, before: Known) -> None:
-        differ = same_measures(stored, before.run)
+    def _check_same(self, run: str, one: Known, before: Known) -> None:
+        differ = same_measures(one.run, before.run)
         if differ is not None:
-            one, other = (self.units.file(file) for file in (before.file, name))
+            first, second = (self.units.file(known.file) for known in (before, one))
             raise StudyError(
-                f"{one} and {other} disagree on the run {run}: {differ}. Move one of the two files out of the folder."
+                f"{first} and {second} disagree on the run {run}: {differ}. Move one of the two files out of the "
+                "folder."
             )
 
     def metrics(self) -> pd.DataFrame:
@@ -281,13 +345,8 @@ class Store:
     def marks(self) -> dict[str, dict[str, Any]]:
         """Return, by run that was begun, how far it is and for how many epochs finished, when it diverged, its time."""
         return {
-            run: {
-                "epoch": known.epoch,
-                "seconds": known.seconds,
-                "finished": known.finished,
-                "diverged": known.run["diverged"],
-            }
-            for run, known in sorted(self.known().items())
+            run: {"epoch": one.epoch, "seconds": one.seconds, "finished": one.finished, "diverged": one.run["diverged"]}
+            for run, one in sorted(self.known().items())
         }
 
     def provenance(self) -> dict[str, list[dict[str, Any]]]:
@@ -326,15 +385,13 @@ class Store:
         except (HotSwapError, KeyError, TypeError, ValueError):
             return False
 
-    @contextmanager
-    def holding(self, unit: Unit) -> Iterator[None]:
+    def holding(self, unit: Unit) -> AbstractContextManager[None]:
         """Hold a unit, so that no other process trains it.
 
         Raises:
             UnitTaken: Another process holds it.
         """
-        with self.units.holding(unit.id):
-            yield
+        return self.units.holding(unit.id)
 
     def finish(self, content: Mapping[str, Any]) -> None:
         """Store what a finished unit has measured, and what did it. A run is in one file, that with the most epochs.
@@ -343,7 +400,7 @@ class Store:
             StudyError: A run of the unit has no row at its last epoch.
         """
         name = named(content["unit"], content["runs"])
-        self._check_unit(content, self.units.file(name))
+        self._check_finished(content, self.units.file(name))
         with alone(self.folder):
             kept = dict(content["runs"])
             for other, there in self._finished().items():
@@ -373,14 +430,18 @@ class Store:
                 runs = [run for run, other in known.items() if other.unit == one.unit]
                 facts = {name: one.run[name] for name in ("algorithm", "batch_size")}
                 planned[one.unit] = {"runs": runs, **facts}
-        units = [self._unit_summary(name, entry, known) for name, entry in planned.items()]
+        specs = self.stored_specs()
+        epochs = max(int(spec["epochs"]) for spec in specs)
+        units = [self._unit_summary(name, entry, epochs, known) for name, entry in planned.items()]
         units.sort(key=lambda unit: (unit.algorithm, unit.batch_size, unit.id))
-        timed = tuple(replace(unit, seconds_left=seconds_left(unit, units)) for unit in units)
+        timed = tuple(replace(unit, seconds_left=_seconds_left(unit, units)) for unit in units)
         damaged = tuple(self.units.damaged.values())
-        return Summary(str(self.stored_specs()[-1]["name"]), self.precision, timed, damaged)
+        return Summary(str(specs[-1]["name"]), self.precision, timed, damaged)
 
-    def _unit_summary(self, name: str, entry: Mapping[str, Any], known: Mapping[str, Known]) -> UnitSummary:
-        runs, epochs = entry["runs"], self.epochs
+    def _unit_summary(
+        self, name: str, entry: Mapping[str, Any], epochs: int, known: Mapping[str, Known]
+    ) -> UnitSummary:
+        runs = entry["runs"]
         begun = {run: known[run] for run in runs if run in known}
         left = [run for run in runs if run not in begun or begun[run].finished < epochs]
         diverged = sum(one.run["diverged"] is not None for one in begun.values())
@@ -405,10 +466,7 @@ class Store:
         return unit if where is None else replace(unit, state="running", where=where)
 
 
-def check_fingerprint_version(version: object, file: Path) -> None:
-    """Raise a StudyError if a file's fingerprints were computed by a rule that this version does not know."""
-    if version != FINGERPRINT_VERSION:
-        raise StudyError(
-            f"{file} was written by a newer hotswap (its fingerprints are of version {version}, and this one knows "
-            f"{FINGERPRINT_VERSION}); update hotswap."
-        )
+def _runs_of(content: Mapping[str, Any], file: str, *, finished: int) -> dict[str, Known]:
+    """The runs of a unit that was checked."""
+    unit, epochs, share = content["unit"], int(content["epochs"]), float(content["seconds"]) / len(content["runs"])
+    return {run: Known(stored, unit, file, epochs, finished, share) for run, stored in content["runs"].items()}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hotswap.studies.algorithms import AdaDeltaFamily, DucbFamily, SgdFamily
 from hotswap.studies.networks import NetworkSpec
-from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.study import StudySpec
 
 __all__ = [
     "ADADELTA_TOP_SHARE",

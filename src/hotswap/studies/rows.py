@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pydantic
 
 from hotswap.errors import DamagedError, SettingError
 from hotswap.names import check_name
-from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.study import LARGEST, StudySpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,11 +19,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ARM_COLUMNS",
     "METRIC_COLUMNS",
+    "Stored",
     "arm_frame",
-    "checked_run",
+    "best_runs",
+    "best_sgd",
+    "check_unit",
     "metric_columns",
     "metric_frame",
-    "must_be",
     "same_measures",
 ]
 
@@ -40,12 +45,87 @@ MEASURED = tuple(METRIC_COLUMNS)[7:]
 
 _SETTINGS = ("lr", "lr_decay", "momentum")  # columns of every study, whether or not one of its algorithms has them
 _MEASURES = ("mean_lr", "trials")
-_LARGEST = 2**63 - 1  # what a column of whole numbers can hold
+
+# The form of a unit's file.
+
+
+def _name(what: str) -> pydantic.AfterValidator:
+    """The check of a name. The context of a check is the place, for the sentence about a name that cannot be one."""
+
+    def check(name: Any, info: pydantic.ValidationInfo) -> Any:
+        check_name(name, what, str(info.context))
+        return name
+
+    return pydantic.AfterValidator(check)
+
+
+def _in_order(rows: list[Any]) -> list[Any]:
+    if any(row[0] <= before[0] for before, row in pairwise(rows)):
+        raise ValueError("an epoch is there twice, or not in order")
+    return rows
+
+
+Whole = Annotated[int, pydantic.Field(strict=True, ge=0, le=LARGEST)]
+Epoch = Annotated[int, pydantic.Field(strict=True, ge=1, le=LARGEST)]
+Number = Annotated[float, pydantic.Field(strict=True)]
+Seconds = Annotated[float, pydantic.Field(strict=True, ge=0, allow_inf_nan=False)]
+Measures = dict[Annotated[Any, _name("measure")], Number]
+Row = tuple[Epoch, Number, Number, Number, Number, Number, Number, Whole, Seconds, Measures]
+
+
+class StoredRun(pydantic.BaseModel):
+    """A run as its unit stores it.
+
+    A row has the values of `MEASURED`, and a table of the run's further measures; `seconds` count the training of the
+    run's unit. An entry of the arms has an epoch, an arm, and how often the run took the arm then.
+    """
+
+    algorithm: Annotated[Any, _name("algorithm")]
+    batch_size: Whole
+    seed: Whole
+    settings: dict[Annotated[Any, _name("setting")], Number]
+    diverged: Whole | None
+    rows: Annotated[list[Row], pydantic.AfterValidator(_in_order)]
+    arms: list[tuple[Whole, Whole, Whole]]
+
+
+class StoredUnit(pydantic.BaseModel):
+    """A finished unit, without what its runs have measured."""
+
+    unit: Annotated[Any, _name("unit")]
+    study: dict[str, Any]
+    provenance: dict[str, Any]
+    epochs: Epoch
+    seconds: Annotated[float, pydantic.Field(strict=True, ge=0)]
+    runs: Annotated[dict[Annotated[Any, _name("run")], Any], pydantic.Field(min_length=1)]
+
 
 Stored = Mapping[str, Any]
-"""A run as its unit stores it: `algorithm`, `batch_size`, `seed`, `settings`, the epoch in which it `diverged` or None,
-`rows` and `arms`. A row has the values of `MEASURED`, and a table of the run's further measures; `seconds` count the
-training of the run's unit. An entry of the arms has an epoch, an arm, and how often the run took the arm then."""
+"""A `StoredRun` that was checked."""
+
+
+def check_unit(content: Mapping[str, Any], file: object) -> None:
+    """Check a unit that was read from a file.
+
+    Raises:
+        DamagedError: Something in it cannot be.
+        UnsafeNameError: It has a name that cannot be one.
+    """
+    _check(StoredUnit, content, file, str(file), "it has")
+    for run, stored in content["runs"].items():
+        _check(StoredRun, stored, file, f"{file}, run {run!r}", f"what it has of the run {run} cannot be:")
+
+
+def _check(form: type[pydantic.BaseModel], value: object, file: object, place: str, what: str) -> None:
+    try:
+        form.model_validate(value, context=place)
+    except pydantic.ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        where = ".".join(str(part)[:60] for part in found["loc"])
+        raise DamagedError(file, f"{what} {where}: {found['msg']}") from error
+
+
+# Columns of tables.
 
 
 def metric_columns(specs: Iterable[StudySpec]) -> dict[str, str]:
@@ -73,55 +153,6 @@ def metric_columns(specs: Iterable[StudySpec]) -> dict[str, str]:
             found |= names
         further += sorted(found)
     return {**METRIC_COLUMNS, **dict.fromkeys(further, "float64")}
-
-
-def checked_run(run: str, stored: Any, file: object) -> None:
-    """Check a run that was read from a file.
-
-    Raises:
-        DamagedError: Something in it cannot be.
-        UnsafeNameError: It has a name that cannot be one.
-    """
-    place = f"{file}, run {run[:60]!r}"
-    check_name(run, "run", str(file))
-    try:
-        check_name(stored["algorithm"], "algorithm", place)
-        for name, value in stored["settings"].items():
-            check_name(name, "setting", place)
-            float(value)
-        numbers = (stored["batch_size"], stored["seed"], stored["diverged"] or 0)
-        must_be(_whole(numbers), f"batch size, seed and epoch of divergence {numbers}")
-        _check_rows(stored["rows"], place)
-        arms = stored["arms"]
-        must_be({len(entry) for entry in arms} <= {3}, "a count of an arm without its epoch")
-        must_be(_whole(value for entry in arms for value in entry), "counts of arms")
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        why = " ".join(str(error).split())
-        raise DamagedError(file, f"what it has of the run {run} cannot be: {type(error).__name__}: {why}") from error
-
-
-def must_be(true: bool, what: str) -> None:
-    """Raise a ValueError that names what is wrong."""
-    if not true:
-        raise ValueError(what)
-
-
-def _check_rows(rows: Any, place: str) -> None:
-    must_be({len(row) for row in rows} <= {len(MEASURED) + 1}, "a row of another length")
-    epochs = [row[0] for row in rows]
-    must_be(_whole(epochs) and epochs == sorted(set(epochs) - {0}), "an epoch twice, or not in order")
-    must_be(_whole(row[7] for row in rows), "steps")
-    must_be(all(0 <= row[8] < math.inf for row in rows), "seconds")
-    must_be({type(value) for row in rows for value in row[1:9]} <= {int, float}, "words for numbers")
-    more = [row[9] for row in rows if row[9]]
-    for name in {name for table in more for name in table}:
-        check_name(name, "measure", place)
-    must_be({type(value) for table in more for value in table.values()} <= {int, float}, "words for measures")
-
-
-def _whole(values: Iterable[Any]) -> bool:
-    """True if all values are whole numbers that a table can hold."""
-    return all(type(value) is int and 0 <= value <= _LARGEST for value in values)
 
 
 def same_measures(one: Stored, other: Stored) -> str | None:
@@ -165,3 +196,25 @@ def arm_frame(runs: Mapping[str, Stored]) -> pd.DataFrame:
     table = [(name, *entry) for name, run in sorted(runs.items()) for entry in sorted(run["arms"])]
     kinds: dict[str, Any] = dict(ARM_COLUMNS)
     return pd.DataFrame(table, columns=list(ARM_COLUMNS)).astype(kinds)
+
+
+def best_runs(metrics: pd.DataFrame, algorithm: str) -> list[str]:
+    """The runs of an algorithm with the lowest training loss and the lowest test error at the study's last epoch.
+
+    Returns their ids: one if the same run has both, none if the algorithm has no runs that went so far. NaN counts as
+    worst and is never chosen.
+    """
+    if metrics.empty:
+        return []
+    last = metrics[(metrics["algorithm"] == algorithm) & (metrics["epoch"] == metrics["epoch"].max())]
+    chosen = []
+    for name in ("train_nll", "test_error"):
+        known = last.dropna(subset=name)
+        if len(known):
+            chosen.append(str(known.loc[known[name].idxmin(), "run"]))
+    return list(dict.fromkeys(chosen))
+
+
+def best_sgd(metrics: pd.DataFrame) -> list[str]:
+    """The runs of SGD that were best in retrospect. See `best_runs`."""
+    return best_runs(metrics, "sgd")

@@ -20,11 +20,9 @@ from hotswap.data import Dataset
 from hotswap.extensions import loaded_texts
 from hotswap.store import Checkpoints, Folder, occasion
 from hotswap.store.folder import ABOUT
-from hotswap.studies.assemble import Held, check_size
 from hotswap.studies.folder import Store
-from hotswap.studies.specification.plan import Unit
-from hotswap.studies.specification.study import StudySpec
-from hotswap.studies.training import Listener, RunOptions, Training, set_up
+from hotswap.studies.study import StudySpec, Unit
+from hotswap.studies.training import Held, Listener, RunOptions, Training, check_size, set_up
 from hotswap.work import InThisProcess, Outcome, Place, Setting, UnitError, do_all
 from hotswap.work import Unit as Named
 

@@ -20,14 +20,12 @@ from hotswap.ensemble import Ensemble
 from hotswap.errors import StudyError
 from hotswap.files import explained, replacing
 from hotswap.store import Checkpoint, Checkpoints
-from hotswap.studies.assemble import Held, assemble
-from hotswap.studies.best_runs import best_runs
 from hotswap.studies.export import SINGLES
 from hotswap.studies.folder import Store
+from hotswap.studies.rows import best_runs
 from hotswap.studies.run import run_study
-from hotswap.studies.specification.plan import Unit, plan
-from hotswap.studies.specification.study import RunSpec, StudySpec
-from hotswap.studies.training import Listener, RunOptions, milestones, set_up
+from hotswap.studies.study import RunSpec, StudySpec, Unit, plan
+from hotswap.studies.training import Held, Listener, RunOptions, assemble, milestones, set_up
 
 if TYPE_CHECKING:
     import pandas as pd

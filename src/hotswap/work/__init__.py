@@ -12,9 +12,8 @@ A process that dies is replaced, and its unit is done again, by `Here` or by Ray
 """
 
 from hotswap.work.here import Here, InThisProcess
-from hotswap.work.loop import Keeper, Outcome, Place, Unit, do_all
+from hotswap.work.loop import Keeper, Outcome, Place, Setting, Unit, UnitError, WorkerDiedError, do_all
 from hotswap.work.per_unit import PerUnit
-from hotswap.work.setting import Setting, UnitError, WorkerDiedError
 
 __all__ = [
     "Here",

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hotswap.errors import HotSwapError
-from hotswap.work.setting import Function, Setting, UnitError, WorkerDiedError
+from hotswap.work.loop import Function, Setting, UnitError, WorkerDiedError
 
 __all__ = ["TRIES", "Here", "InThisProcess"]
 

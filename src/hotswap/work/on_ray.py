@@ -22,8 +22,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hotswap.errors import SettingError, UnsupportedError
 from hotswap.work.here import attempt
+from hotswap.work.loop import Setting, UnitError, WorkerDiedError
 from hotswap.work.per_unit import PerUnit
-from hotswap.work.setting import Setting, UnitError, WorkerDiedError
 
 __all__ = ["Cluster", "OnRay", "join"]
 

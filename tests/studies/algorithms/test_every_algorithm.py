@@ -16,8 +16,8 @@ from hotswap.errors import SettingError
 from hotswap.networks import multilayer_perceptron
 from hotswap.studies import ALGORITHMS, AdaDeltaFamily, Family, Look, NetworkSpec, RunSpec, StudySpec, plan, several
 from hotswap.studies.algorithms import family_from_dict
-from hotswap.studies.assemble import Assembled, Held, assemble
-from hotswap.studies.specification.settings import COUNT, one_of
+from hotswap.studies.settings import COUNT, one_of
+from hotswap.studies.training import Assembled, Held, assemble
 
 EPOCHS = 3
 SETTINGS: dict[str, dict[str, Any]] = {

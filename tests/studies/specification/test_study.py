@@ -23,7 +23,7 @@ from hotswap.studies import (
     StudySpec,
     one,
 )
-from hotswap.studies.specification.settings import whole, yes_or_no
+from hotswap.studies.settings import whole, yes_or_no
 
 SGD = SgdFamily(lr=(1.0, 0.1), lr_decay=(0.99, 1.0), momentum=(0.0, 0.5, 0.9))
 SMALL = StudySpec(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hotswap.arrays import Array
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
-from hotswap.studies.specification.settings import POSITIVE, number, one
+from hotswap.studies.settings import POSITIVE, number, one
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hotswap.ensemble import Model, Update
-    from hotswap.studies.specification.study import RunSpec
+    from hotswap.studies.study import RunSpec
 
 __all__ = ["AdaDeltaFamily"]
 

@@ -15,17 +15,18 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from hotswap.errors import SettingError
 from hotswap.registry import LOAD_HINT, Registry
-from hotswap.studies.specification.settings import Check, Settings, build, word
+from hotswap.studies.settings import Check, Settings, build, word
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hotswap.ensemble import Model, Update
-    from hotswap.studies.specification.study import RunSpec
+    from hotswap.studies.study import RunSpec
 
 
 __all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict", "refuse_races"]
@@ -33,6 +34,7 @@ __all__ = ["ALGORITHMS", "Family", "Look", "family_from_dict", "refuse_races"]
 Marker = Literal["circle", "triangle", "square", "diamond"]
 Dashes = Literal["solid", "dashed", "dotted"]
 MARKERS, DASHES = get_args(Marker), get_args(Dashes)
+NAME = word()
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Family(Settings, ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.algorithm)
         check = Check(self)
-        check.one("name", word())
+        check.all({"name": NAME})
         if self.name != self.algorithm and self.name in ALGORITHMS:
             raise check.error("name", f"is {self.name!r}, which is another algorithm; choose another name.")
         super().__post_init__()
@@ -105,23 +107,23 @@ class Family(Settings, ABC):
                     )
 
     @classmethod
+    @cache
     def varied(cls) -> dict[str, str]:
         """The settings that vary between runs, and how the ids of runs abbreviate them."""
         return {name: setting.short for name, setting in cls.schema().items() if setting.short is not None}
 
     def grid(self) -> list[dict[str, Any]]:
         """The settings of each run of one batch size and seed: every combination of the settings that are lists."""
-        names = list(self.varied())
-        return [
-            dict(zip(names, values, strict=True))
-            for values in itertools.product(*(getattr(self, name) for name in names))
-        ]
+        names = self.varied()
+        lists = [getattr(self, name) for name in names]
+        return [dict(zip(names, values, strict=True)) for values in itertools.product(*lists)]
 
     def constants(self) -> dict[str, Any]:
-        """The settings that all runs of the family share, for the fingerprint."""
-        kind = {} if self.name == self.algorithm else {"algorithm": self.algorithm}
-        varied = self.varied()
-        return kind | {name: value for name, value in self.decisive().items() if name not in varied}
+        """See `Settings.constants`: the settings that all runs of the family share."""
+        shared = super().constants()
+        for name in self.varied():
+            shared.pop(name, None)
+        return shared if self.name == self.algorithm else {"algorithm": self.algorithm, **shared}
 
     def order(self, runs: Sequence[RunSpec]) -> list[int]:
         """The order of the runs in the rows of θ; an update may need equal runs to stand together."""
@@ -155,9 +157,9 @@ class Family(Settings, ABC):
         return ", ".join(f"{name} {value:g}" for name, value in settings.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `family_from_dict` is the way back."""
+        """See `Settings.to_dict`; `family_from_dict` is the way back."""
         named = {} if self.name == self.algorithm else {"name": self.name}
-        return {"algorithm": self.algorithm, **named, **self.stored()}
+        return {"algorithm": self.algorithm, **named, **super().to_dict()}
 
 
 class Algorithms(Registry[type[Family]]):

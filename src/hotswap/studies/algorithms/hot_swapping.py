@@ -14,7 +14,7 @@ from hotswap.pacing import Pace, When
 from hotswap.rewards import REWARDS, LogReduction, Reward
 from hotswap.searches import SEARCHES, Backtracking, FirstDecrease, Search
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
-from hotswap.studies.specification.settings import (
+from hotswap.studies.settings import (
     COUNT,
     FACTOR,
     NOT_NEGATIVE,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hotswap.ensemble import Direction, Model, Update, Variant
-    from hotswap.studies.specification.study import RunSpec
+    from hotswap.studies.study import RunSpec
 
 __all__ = ["DucbFamily", "HotSwapFamily"]
 

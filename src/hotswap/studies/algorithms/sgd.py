@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hotswap.studies.algorithms.base import ALGORITHMS, Family, Look
-from hotswap.studies.specification.settings import FACTOR, POSITIVE, SHARE, several
+from hotswap.studies.settings import FACTOR, POSITIVE, SHARE, several
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hotswap.ensemble import Model, Update
-    from hotswap.studies.specification.study import RunSpec
+    from hotswap.studies.study import RunSpec
 
 __all__ = ["SgdFamily"]
 

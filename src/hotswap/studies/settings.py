@@ -13,7 +13,7 @@ of the place in the file, `study.toml: [sgd] momentum[2] is 1.5; it must be ...`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
 from math import inf
@@ -56,7 +56,6 @@ __all__ = [
     "one_of",
     "optional",
     "part_of",
-    "plain",
     "plain_name",
     "several",
     "unknown",
@@ -88,7 +87,7 @@ class Rule:
 
     Attributes:
         type: The type that pydantic checks, strictly: of numbers, only whole ones become floats where floats are due.
-        write: Gives what JSON stores of the value.
+        write: Gives what JSON stores of the value; None if JSON stores the value itself.
         item: The rule of each item of a list; of anything else the rule itself.
     """
 
@@ -96,7 +95,7 @@ class Rule:
         self,
         type: Any,  # noqa: A002
         words: str | Callable[[], str],
-        write: Callable[[Any], object] = lambda value: value,
+        write: Callable[[Any], object] | None = None,
         item: Rule | None = None,
     ) -> None:
         self.type, self._words, self.write, self.item = type, words, write, item or self
@@ -204,7 +203,8 @@ def part_of(registry: Registry[type[T]], kind: type[Any]) -> Rule:
             raise SettingError(f"{part} does not take these settings ({error}).") from error
 
     def write(part: Any) -> dict[str, Any]:
-        differing = {item.name: value for item in fields(part) if (value := getattr(part, item.name)) != item.default}
+        values = {item.name: getattr(part, item.name) for item in fields(part)}
+        differing = {item.name: plain(values[item.name]) for item in fields(part) if values[item.name] != item.default}
         return {"name": registry.name_of(type(part)), **differing}
 
     return Rule(Annotated[Any, BeforeValidator(read)], words, write)
@@ -215,10 +215,11 @@ def part_of(registry: Registry[type[T]], kind: type[Any]) -> Rule:
 
 @dataclass(frozen=True)
 class Setting:
-    """The description of one field of `Settings`, without the field's default.
+    """The description of one field of `Settings`.
 
     Attributes:
         rule: The rule that its value must meet.
+        default: Its value if nobody says another; `MISSING` if it must be given.
         help: Its meaning, for the commented example of a study and for documentation.
         short: How its value is written in the ids of runs, if it varies between them: `lr` as in `sgd-b64-lr0.1-s0`.
         example: Its value in the example of a study, where that is not the default.
@@ -227,6 +228,7 @@ class Setting:
     """
 
     rule: Rule
+    default: Any
     help: str
     short: str | None = None
     example: object = None
@@ -235,7 +237,7 @@ class Setting:
 
 def one(rule: Rule, default: Any = MISSING, *, help: str, added: bool = False, example: object = None) -> Any:  # noqa: A002
     """A field of `Settings` that is one value; without a default it must be given."""
-    return field(default=default, metadata={_SETTING: Setting(rule, help, added=added, example=example)})
+    return field(default=default, metadata={_SETTING: Setting(rule, default, help, None, example, added)})
 
 
 def several(
@@ -256,8 +258,9 @@ def several(
     items: Any = Annotated[tuple[rule.type, ...], BeforeValidator(_as_tuple)]  # type: ignore[name-defined]
     items = items if empty else Annotated[items, AfterValidator(_some)]
     items = Annotated[items, AfterValidator(_once_each)] if distinct else items
-    listed = Rule(items, rule.words, lambda values: [rule.write(value) for value in values], item=rule)
-    return field(default=default, metadata={_SETTING: Setting(listed, help, short, example, added)})
+    write = rule.write
+    listed = Rule(items, rule.words, list if write is None else lambda values: [*map(write, values)], item=rule)
+    return field(default=default, metadata={_SETTING: Setting(listed, default, help, short, example, added)})
 
 
 _SETTING = "hotswap"
@@ -313,22 +316,23 @@ class Settings:
         """The description of each field, in order."""
         return {item.name: item.metadata[_SETTING] for item in fields(cls) if _SETTING in item.metadata}
 
-    def stored(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Every setting as JSON has it; `build` is the way back."""
-        return {name: plain(setting.rule.write(getattr(self, name))) for name, setting in self.schema().items()}
+        return {
+            name: getattr(self, name) if (write := setting.rule.write) is None else write(getattr(self, name))
+            for name, setting in self.schema().items()
+        }
 
-    def decisive(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, Any]:
         """The settings that a fingerprint is made of.
 
         A setting that was added later is among them only if its value is not the default.
         """
-        defaults = {item.name: item.default for item in fields(self)}
-        added = {name for name, setting in self.schema().items() if setting.added}
-        return {
-            name: value
-            for name, value in self.stored().items()
-            if name not in added or getattr(self, name) != defaults[name]
-        }
+        schema, stored = self.schema(), Settings.to_dict(self)  # without a name, which a subclass may add
+        for name, setting in schema.items():
+            if setting.added and getattr(self, name) == setting.default:
+                del stored[name]
+        return stored
 
 
 class Check:
@@ -341,10 +345,6 @@ class Check:
     def error(self, place: str, problem: str) -> FieldError:
         """An error about the object being made, for the caller to raise."""
         return FieldError(self.owner, place, problem)
-
-    def one(self, field: str, rule: Rule) -> None:
-        """One field."""
-        self.all({field: rule})
 
     def all(self, rules: Mapping[str, Rule]) -> None:
         """The fields of these names."""
@@ -399,11 +399,15 @@ def build(kind: type[S], table: object, owner: str) -> S:
     """Make a dataclass from a table that came from outside; what is wrong with it is said of `owner`."""
     if not isinstance(table, Mapping):
         raise SettingError(f"{owner} {shortened(table)} is not a table of settings.")
-    known = [field.name for field in fields(kind)]
+    known = {field.name: field for field in fields(kind)}
     for key in table:
         if key not in known:
-            raise SettingError(f"{owner} {unknown('key', key, known)}")
-    missing = [field.name for field in fields(kind) if _required(field) and field.name not in table]
+            raise SettingError(f"{owner} {unknown('key', key, tuple(known))}")
+    missing = [
+        name
+        for name, field in known.items()
+        if name not in table and field.default is MISSING and field.default_factory is MISSING
+    ]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise FieldError(owner, ", ".join(missing), f"{verb} missing, and there is no default.")
@@ -426,7 +430,3 @@ def unknown(what: str, name: object, known: Sequence[str]) -> str:
     hint = f" (nearest: {nearest[0]})" if nearest else ""
     shown = repr(name) if len(str(name)) <= 100 else shortened(name)
     return f"has no {what} {shown}; the valid {what}s are {', '.join(known)}{hint}."
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING

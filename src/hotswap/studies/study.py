@@ -1,20 +1,26 @@
-"""A study, and each run in it: frozen, hashable, checked when made, and named by ids that never change."""
+"""A study, its runs, and the units that train them: frozen, hashable, checked when made, with ids that never change.
+
+Runs of a study that see the same minibatches and take the same kind of step share an ensemble: a `Unit`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pydantic
 
 from hotswap.data import DATASETS
-from hotswap.errors import SettingError
+from hotswap.errors import HotSwapError, SettingError, StudyError
+from hotswap.names import check_name
 from hotswap.studies.algorithms import ALGORITHMS, Family, family_from_dict
 from hotswap.studies.networks import Network, NetworkSpec, network_from_dict
-from hotswap.studies.specification.settings import (
+from hotswap.studies.settings import (
     COUNT,
     Check,
     Rule,
@@ -30,7 +36,7 @@ from hotswap.studies.specification.settings import (
     word,
 )
 
-__all__ = ["FINGERPRINT_VERSION", "RunSpec", "StudySpec"]
+__all__ = ["FINGERPRINT_VERSION", "RunSpec", "StudySpec", "Unit", "check_stored_names", "plan", "stored_study"]
 
 FINGERPRINT_VERSION = 1
 """The rule by which fingerprints are computed; files that do not name one were written by number 1. A setting that is
@@ -38,7 +44,10 @@ added with a default does not change the rule."""
 
 T = TypeVar("T")
 
-SEED = whole(0, 2**63 - 1)  # what generators and databases can hold
+LARGEST = 2**63 - 1
+"""The largest number that generators and columns of tables can hold."""
+
+SEED = whole(0, LARGEST)
 FINITE = Rule(int | Annotated[float, pydantic.Field(allow_inf_nan=False)], "a finite number")  # a whole one stays one
 NETWORK = instance_of(Network, write=lambda network: network.to_dict())
 FAMILY = instance_of(Family, write=lambda family: family.to_dict())
@@ -224,10 +233,6 @@ class StudySpec(Settings):
             epochs=_at_most("epochs", epochs, self.epochs),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The study as JSON has it; `from_dict` is the way back."""
-        return self.stored()
-
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StudySpec:
         """The study that `to_dict` wrote."""
@@ -246,11 +251,11 @@ class StudySpec(Settings):
         Results with the same fingerprint belong together: which batch sizes, seeds, grid values and epochs were
         chosen says which results there are, not what they are, and a name says nothing at all.
         """
-        canonical = json.dumps(self.decisive(), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self.constants(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
-    def decisive(self) -> dict[str, Any]:
-        """See `Settings.decisive`."""
+    def constants(self) -> dict[str, Any]:
+        """See `Settings.constants`."""
         constants = {family.name: family.constants() for family in self.families + self.set_aside}
         return {
             "dataset": self.dataset,
@@ -262,7 +267,7 @@ class StudySpec(Settings):
 
     def differences(self, other: StudySpec) -> list[str]:
         """The settings that make the fingerprints of two studies different: `network hidden is [500], not [100]`."""
-        own, others = (_flat(json.loads(json.dumps(study.decisive()))) for study in (self, other))
+        own, others = (_flat(json.loads(json.dumps(study.constants()))) for study in (self, other))
         return [
             f"{name} is {own.get(name, 'not there')}, not {others.get(name, 'there')}"
             for name in dict.fromkeys((*own, *others))
@@ -307,3 +312,145 @@ def _at_most(name: str, asked: int | None, present: int) -> int:
 def _listed(values: Iterable[object]) -> str:
     """The values as they are listed in a sentence, separated by commas."""
     return ", ".join(str(value) for value in values)
+
+
+# Units.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Runs that are trained together, as one piece of work that is done or not.
+
+    Attributes:
+        algorithm: The family of every run in it, by name; where several are trained as one, a name for all of them.
+        batch_size: The batch size of every run in it.
+        runs: The runs, family by family and seed by seed.
+        part: Its number, from 1, where the runs of one algorithm and batch size were split; otherwise None.
+    """
+
+    algorithm: str
+    batch_size: int
+    runs: tuple[RunSpec, ...]
+    part: int | None = None
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of its runs, by name."""
+        return tuple(dict.fromkeys(run.algorithm for run in self.runs))
+
+    @property
+    def id(self) -> str:
+        """Its name within the plan, such as `sgd-b64` or `sgd-b64-part2`."""
+        whole = f"{self.algorithm}-b{self.batch_size}"
+        return whole if self.part is None else f"{whole}-part{self.part}"
+
+
+def plan(study: StudySpec, max_runs: int | None = None) -> tuple[Unit, ...]:
+    """One unit per algorithm and batch size, in parts of at most `max_runs` runs; some algorithms are trained as one.
+
+    Algorithms with few runs go first: a study that is stopped early then has something to compare the others with.
+    Parts of one unit differ by at most one run in size, so that as few programs as possible have to be built.
+    """
+    if max_runs is not None and (isinstance(max_runs, bool) or not isinstance(max_runs, int) or max_runs < 1):
+        raise SettingError(f"plan(max_runs={max_runs!r}): max_runs must be a whole number of at least 1, or None.")
+    names = _units(study)
+    groups: dict[tuple[str, int], list[RunSpec]] = {}
+    for run in study.runs():
+        groups.setdefault((names[run.algorithm], run.batch_size), []).append(run)
+    units: list[Unit] = []
+    for algorithm, batch_size in sorted(groups, key=lambda group: (len(groups[group]), group)):
+        parts = _split(tuple(groups[algorithm, batch_size]), max_runs)
+        for number, runs in enumerate(parts, start=1):
+            part = number if len(parts) > 1 else None
+            units.append(Unit(algorithm=algorithm, batch_size=batch_size, runs=runs, part=part))
+    return tuple(units)
+
+
+def _units(study: StudySpec) -> dict[str, str]:
+    """For each family what the units are called that train it: by its name, or by the first of several as one."""
+    alike: dict[object, list[str]] = {}
+    for family in study.families:
+        key = family.together()
+        alike.setdefault(family.name if key is None else key, []).append(family.name)
+    return {
+        name: names[0] if len(names) == 1 else f"{names[0]}-and-{len(names) - 1}-more"
+        for names in alike.values()
+        for name in names
+    }
+
+
+def _split(runs: tuple[RunSpec, ...], most: int | None) -> list[tuple[RunSpec, ...]]:
+    """As few parts as `most` allows, the longer ones first."""
+    count = 1 if most is None else -(-len(runs) // most)  # rounded up
+    size, longer = divmod(len(runs), count)
+    ends = [size * (i + 1) + min(i + 1, longer) for i in range(count)]
+    return [runs[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+# Studies as folders and files hold them, read where what they name may not be registered.
+
+
+def stored_study(table: Any, place: Path) -> StudySpec:
+    """The study that `StudySpec.to_dict` wrote into a folder or a file, which is the `place`.
+
+    Raises:
+        StudyError: It is damaged, has a name that cannot be one, or it names an algorithm, a network or the like that
+            is not registered here.
+    """
+    check_stored_names(table, place)
+    try:
+        return StudySpec.from_dict(table)
+    except (HotSwapError, TypeError, ValueError) as error:
+        why = " ".join(str(error).split()).rstrip(".")
+        raise StudyError(
+            f"{place} cannot be read ({why}); if its study uses something of your own, load the file that registers "
+            "it: `hotswap --load FILE`, followed by the command."
+        ) from error
+
+
+MOST_RUNS = 1_000_000
+"""The most runs of a study that is read: more would take minutes before anything could be said of them."""
+
+
+def _check_size(table: Any, place: Path) -> None:
+    """Raise a StudyError for a study of too many runs, before they are made."""
+    if not isinstance(table, Mapping):
+        return
+    lists = [table.get(name) for name in ("seeds", "batch_sizes")]
+    families = [family for family in table.get("families") or () if isinstance(family, Mapping)]
+    grids = [prod(len(value) for value in family.values() if isinstance(value, list)) for family in families]
+    runs = prod(len(value) for value in lists if isinstance(value, list)) * sum(grids)
+    if runs > MOST_RUNS:
+        raise StudyError(
+            f"{place} cannot be read (its study has {runs:,} runs, and may have {MOST_RUNS:,}); divide it by seeds or "
+            "batch sizes."
+        )
+
+
+def check_stored_names(table: object, place: Path) -> None:
+    """Check every name in a stored study, whatever else is wrong with it, and that it has not too many runs.
+
+    Raises:
+        StudyError: It has too many runs.
+        UnsafeNameError: One of them cannot be a name.
+    """
+    _check_size(table, place)
+    for key, what, name in _names(table):
+        if isinstance(name, str):
+            check_name(name, what, f"{place}, {key} of the study")
+
+
+def _names(table: object) -> Iterator[tuple[str, str, object]]:
+    """The place of each name in a stored study, the kind of thing that it names, and the name."""
+    if not isinstance(table, Mapping):
+        return
+    for key, what in (("name", "study"), ("dataset", "data set")):
+        yield key, what, table.get(key)
+    if isinstance(table.get("network"), Mapping):
+        yield "network", "network", table["network"].get("name")
+    for key in ("families", "set_aside"):
+        families = table.get(key)
+        for row, family in enumerate(families if isinstance(families, list) else (), start=1):
+            if isinstance(family, Mapping):
+                yield f"row {row} in {key}", "family", family.get("name")
+                yield f"row {row} in {key}", "algorithm", family.get("algorithm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -17,8 +17,8 @@ from hotswap.registry import LOAD_HINT
 from hotswap.studies.algorithms import ALGORITHMS, Family
 from hotswap.studies.algorithms.base import refuse_races
 from hotswap.studies.networks import NETWORKS, NetworkSpec, network_from_dict
-from hotswap.studies.specification.settings import FieldError, Settings, build, unknown
-from hotswap.studies.specification.study import StudySpec
+from hotswap.studies.settings import FieldError, Settings, build, unknown
+from hotswap.studies.study import StudySpec
 
 __all__ = ["EXAMPLE", "example", "load_study"]
 
@@ -147,15 +147,15 @@ def example() -> str:
 
 def _settings(kind: type[Settings]) -> str:
     """A line for each setting: its name, a value, what it means."""
-    defaults = {item.name: item.default for item in fields(kind)}
     lines = []
     for name, setting in kind.schema().items():
         if name in TABLES:
             continue
-        value = defaults[name] if setting.example is None else setting.example
+        value = setting.default if setting.example is None else setting.example
         if value is MISSING:
             raise SettingError(f"{kind.__name__}: {name} has neither a default nor an example.")
-        lines.append(f"{f'{name} = {_toml(setting.rule.write(value))}':<25} # {setting.help}\n")
+        stored = value if setting.rule.write is None else setting.rule.write(value)
+        lines.append(f"{f'{name} = {_toml(stored)}':<25} # {setting.help}\n")
     return "".join(lines)
 
 
