@@ -139,16 +139,16 @@ def test_every_number_is_that_of_rows(folder: Path) -> None:
             method = line["method"]
             configuration = "second" if line["second"] else tables.chosen[name] if method == REFERENCE else "default"
             curves = tables.curves(name, method, configuration)
-            assert line["runs"] == len(curves)
+            assert line["seeds"] == len(curves)
             for at, percent in enumerate(PERCENTS):
                 values = curves[percent]
                 shown = [line[part][at] for part in ("median", "low", "high")]
                 assert shown == near([values.median(), values.min(), values.max()], rel=1e-5)
             if name in section["scored"]:
-                assert line["score"] == near(curves[100].median() / tables.level(name), rel=1e-5)
+                assert line["ratio"] == near(curves[100].median() / tables.level(name), rel=1e-5)
                 assert line["text"] == three_digits(float(curves[100].median()) / tables.level(name))
                 early = {str(at): three_digits(float(curves[at].median()) / tables.level(name)) for at in (10, 30)}
-                assert line["early"] == early
+                assert line["texts"] == early
                 time = tables.time(name, method, configuration)
                 assert (math.inf if line["time"] == "never" else line["time"]) == near(time, rel=1e-5)
                 nearest = curves.median().min() / tables.level(name)

@@ -149,7 +149,7 @@ def test_another_workload_has_its_own_curves_and_numbers(visit: Opened, section:
     page.locator("#bench-numbers summary").click()
     shown = rows(page, "#bench-numbers")
     one = line(section, "paper_network", "adamw")
-    assert shown["AdamW"][2:5] == [one["text"], *one["early"].values()]
+    assert shown["AdamW"][2:5] == [one["text"], *one["texts"].values()]
     choose(page, "recurrent_text")
     assert page.locator("#bench-chart .level").count() == 0
     assert "no tuned reference yet, and so no scores" in page.locator("#bench-about").inner_text()
@@ -265,7 +265,7 @@ def test_arrow_keys_read_the_curves(visit: Opened, section: dict[str, Any]) -> N
     low, middle, high = (f"{100 * best[part][-1]:.2f} %" for part in ("low", "median", "high"))
     assert told[:2] == [best["label"], "after 100 % of the budget"]
     assert told[2:4] == [f"{middle}, median of 5 runs", f"{low} to {high}"]
-    assert told[4] == f"{three_digits(best['score'])} times the tuned reference at its end"
+    assert told[4] == f"{three_digits(best['ratio'])} times the tuned reference at its end"
     page.locator("#bench-profile svg").first.focus()
     assert "workloads" in page.locator("#tip").inner_text()
 

@@ -156,23 +156,18 @@ def load_results(source: Path | str | None = None, *, searched: bool = True) -> 
 
 def _from_store(folder: Path, searched: bool) -> Results:
     missing: list[str] = []
-    frames = {"timing": _empty(TIMING_COLUMNS), "curves": _empty(METRIC_COLUMNS)}
     stored: list[Any] = []
-    metrics, arms, units = _empty(METRIC_COLUMNS), _empty(ARM_COLUMNS), {}
+    tables, units = {"metrics": _empty(METRIC_COLUMNS), "arms": _empty(ARM_COLUMNS)}, {}
     try:
         store = Store.open(folder)
         stored, units = store.stored_specs(), store.provenance()
-        metrics, arms = store.metrics(), store.arms()
+        tables = {"metrics": store.metrics(), "arms": store.arms()}
         missing += store.units.damaged.values()
     except UnsafeNameError:
         raise
     except (HotSwapError, ValueError) as error:
         missing.append(str(error))
-    for name in ("timing", "curves"):
-        path = folder / f"{name}.parquet"
-        if path.exists():
-            frames[name] = _table(path, _COLUMNS[name], None, missing, further=name == "curves")
-    tables = {"metrics": metrics, "arms": arms, **frames}
+    tables |= _beside(folder, {}, missing)
     specs = _specs(stored, folder, missing)
     return _finished(folder.resolve().name, specs, tables, units, missing, folder if searched else None)
 
@@ -181,21 +176,25 @@ def _from_export(path: Path, searched: bool) -> Results:
     metrics, arms, provenance = table_paths(path)
     missing: list[str] = []
     document = _provenance(provenance, missing)
-    sums = document.get("sha256", {})
+    sums, folder = document.get("sha256", {}), path if path.is_dir() else None
     tables = {
         "metrics": _table(metrics, METRIC_COLUMNS, sums.get("metrics"), missing, further=True),
         "arms": _table(arms, ARM_COLUMNS, sums.get("arms"), missing),
-        "timing": _empty(TIMING_COLUMNS),
-        "curves": _empty(METRIC_COLUMNS),
+        **_beside(folder, sums, missing),
     }
-    for name in ("timing", "curves"):
-        beside = metrics.with_name(f"{name}.parquet")
-        if path.is_dir() and beside.exists():
-            tables[name] = _table(beside, _COLUMNS[name], sums.get(name), missing, further=name == "curves")
     units = {**document.get("units", {}), **{f"{SINGLES}/{k}": v for k, v in document.get(SINGLES, {}).items()}}
     specs = _specs(document.get("specs", []), provenance, missing)
-    folder = path if searched and path.is_dir() else None
-    return _finished(path.resolve().stem, specs, tables, units, missing, folder)
+    return _finished(path.resolve().stem, specs, tables, units, missing, folder if searched else None)
+
+
+def _beside(folder: Path | None, sums: Mapping[str, str], missing: list[str]) -> dict[str, pd.DataFrame]:
+    """The tables of single runs, which only folders have; empty where there is none."""
+    tables = {}
+    for name, columns in (("timing", TIMING_COLUMNS), ("curves", METRIC_COLUMNS)):
+        tables[name] = _empty(columns)
+        if folder is not None and (path := folder / f"{name}.parquet").exists():
+            tables[name] = _table(path, columns, sums.get(name), missing, further=name == "curves")
+    return tables
 
 
 def _finished(
@@ -235,9 +234,6 @@ def _strangers(found: Results) -> list[str]:
         for name, shown in found.looks.items()
         if shown.kind is None
     ]
-
-
-_COLUMNS = {"timing": TIMING_COLUMNS, "curves": METRIC_COLUMNS}
 
 
 def _empty(columns: Mapping[str, str]) -> pd.DataFrame:

@@ -24,9 +24,9 @@ from hotswap.bench.report.methods import (
 )
 from hotswap.bench.report.text import cautions, contest_answer, coverage, hindsight, lead_grid, standing_grid
 from hotswap.bench.runs import PERCENTS, Result, troubles
-from hotswap.bench.scores import EARLY, Key, Score, curve, overall, profile, reported, scores, untrained
+from hotswap.bench.scores import EARLY, Key, Overall, Score, curve, overall, profile, reported, scores, untrained
 from hotswap.bench.workloads import WORKLOADS
-from hotswap.report.page.data import number, numbers
+from hotswap.report.page.data import plain
 
 __all__ = ["section_data"]
 
@@ -41,48 +41,40 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
         return None
     starts, made = untrained(runs), origins(results.values())
     levels = {score.workload: score.median for score in found if score.method == REFERENCE}
-    return {
-        "percents": list(PERCENTS),
-        "early": list(EARLY),
-        "cautions": cautions(results, found),
-        "coverage": coverage(results, found),
-        "grids": [grid._asdict() for grid in (standing_grid(found), lead_grid(results, found)) if grid.rows],
-        "hindsight": hindsight(results),
-        "answers": [contest_answer(found).data()] if contests(found) else [],
-        "methods": _methods(found),
-        "scored": scored(found),
-        "workloads": [
-            _workload(name, results, runs, found, starts.get(name, math.nan), levels.get(name, math.nan))
-            for name in sorted({score.workload for score in found}, key=_place)
-        ],
-        "overall": [
-            {
-                "method": row.method,
-                "workloads": row.workloads,
-                "mean": number(row.mean),
-                "again": number(row.second),
-                "worst": number(row.worst),
-                "texts": {
-                    "mean": three_digits(row.mean),
-                    "again": three_digits(row.second),
-                    "worst": three_digits(row.worst),
-                    **{str(percent): three_digits(mean) for percent, mean in row.early.items()},
-                },
-                "early": {str(percent): number(mean) for percent, mean in row.early.items()},
-                "where": row.where,
-                "misses": list(row.misses),
-                "failures": list(row.failures),
-            }
-            for row in overall(found)
-        ],
-        "profile": _profile(found),
-        "duels": [asdict(duel) for duel in duels(found)],
-        "troubles": troubles(results.values()),
-        "unfinished": sum(result.state != "finished" for result in results.values()),
-        "configurations": configuration_grid(found)._asdict(),
-        "origins": [origin.sentence() for origin in made],
-        "commands": sorted({command for origin in made for command in origin.commands}),
-    }
+    section: dict[str, Any] = plain(
+        {
+            "percents": PERCENTS,
+            "early": EARLY,
+            "cautions": cautions(results, found),
+            "coverage": coverage(results, found),
+            "grids": [grid._asdict() for grid in (standing_grid(found), lead_grid(results, found)) if grid.rows],
+            "hindsight": hindsight(results),
+            "answers": [contest_answer(found).data()] if contests(found) else [],
+            "methods": _methods(found),
+            "scored": scored(found),
+            "workloads": [
+                _workload(name, results, runs, found, starts.get(name, math.nan), levels.get(name, math.nan))
+                for name in sorted({score.workload for score in found}, key=_place)
+            ],
+            "overall": [_overall(row) for row in overall(found)],
+            "profile": _profile(found),
+            "duels": [asdict(duel) for duel in duels(found)],
+            "troubles": troubles(results.values()),
+            "unfinished": sum(result.state != "finished" for result in results.values()),
+            "configurations": configuration_grid(found)._asdict(),
+            "origins": [origin.sentence() for origin in made],
+            "commands": sorted({command for origin in made for command in origin.commands}),
+        }
+    )
+    return section
+
+
+def _overall(row: Overall) -> dict[str, Any]:
+    """A row of the table of scores."""
+    early = {str(percent): mean for percent, mean in row.early.items()}
+    means = {"mean": row.mean, "again": row.second, "worst": row.worst, **early}
+    texts = {name: three_digits(mean) for name, mean in means.items()}
+    return asdict(row) | {"second": False, "again": row.second, "texts": texts}
 
 
 def _place(workload: str) -> tuple[int, str]:
@@ -126,8 +118,8 @@ def _workload(
         "title": title,
         "measured": measured,
         "error": measured.endswith("error"),
-        "start": number(start),
-        "level": number(level),
+        "start": start,
+        "level": level,
         "reference": settings_text(chosen_settings(name, results)),
         "lines": [_line(score, runs[score.workload, score.method, score.configuration], start) for score in own],
     }
@@ -136,23 +128,17 @@ def _workload(
 def _line(score: Score, runs: Sequence[Result], start: float) -> dict[str, Any]:
     """Medians, least and greatest by percent of the budget, and all that there is about the end."""
     bands = curve(runs, start)
-    median, low, high = (numbers(bands[percent][part] for percent in PERCENTS) for part in range(3))
-    return {
-        "method": score.method,
+    median, low, high = zip(*(bands[percent] for percent in PERCENTS), strict=True)
+    return asdict(score) | {
         "second": score.configuration == SECOND,
         "label": label(score.method, score.configuration),
         "median": median,
         "low": low,
         "high": high,
-        "runs": score.seeds,
-        "unfinished": score.unfinished,
-        "spoiled": score.spoiled,
-        "score": number(score.ratio),
         "text": three_digits(score.ratio),
-        "early": {str(percent): three_digits(score.early[percent]) for percent in EARLY},
-        "time": None if math.isnan(score.time) else "never" if math.isinf(score.time) else number(score.time),
+        "texts": {percent: three_digits(score.early[percent]) for percent in EARLY},
+        "time": "never" if math.isinf(score.time) else score.time,
         "missed": score.missed,
-        "seconds": number(score.seconds),
     }
 
 
@@ -160,5 +146,4 @@ def _profile(found: Sequence[Score]) -> dict[str, Any]:
     """The levels at which a share of workloads changes, up to the farthest that is drawn, and the shares there."""
     ratios = {score.ratio for score in found if score.ratio <= MOST}
     levels = sorted({min([0.8, *ratios]), *ratios, MOST})
-    shares = profile(found, levels)
-    return {"levels": numbers(levels), "shares": {name: numbers(values) for name, values in shares.items()}}
+    return {"levels": levels, "shares": profile(found, levels)}

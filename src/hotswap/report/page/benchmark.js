@@ -97,7 +97,7 @@ function benchCurves(found, bench) {
       const score = line.text || "–";
       const pressed = String(!off.has(id));
       const attributes = { type: "button", "data-line": id, "aria-pressed": pressed, class: classOf(line.method, line.second) };
-      const ends = line.unfinished ? ` (${line.unfinished} of ${line.runs} diverged or raised an error)` : "";
+      const ends = line.unfinished ? ` (${line.unfinished} of ${line.seeds} diverged or raised an error)` : "";
       const texts = each("span", [line.label + ends, format(line.median.at(-1)), score]);
       const button = pointing(html("button", attributes, texts), id);
       button.addEventListener("click", () => {
@@ -122,7 +122,7 @@ function benchCurves(found, bench) {
       tip(i) {
         const [spent, median, low, high] = [found.percents, line.median, line.low, line.high].map((values) => pick(values)[i]);
         const over = known(level) ? [`${threeDigits(median / level)} times the tuned reference at its end`] : [];
-        return [`after ${spent}${NBSP}% of the budget`, `${format(median)}, median of ${count(line.runs, "run")}`,
+        return [`after ${spent}${NBSP}% of the budget`, `${format(median)}, median of ${count(line.seeds, "run")}`,
           `${format(low)} to ${format(high)}`, ...over];
       },
     })).reverse(); // the best comes last, and lies on top
@@ -203,12 +203,12 @@ function numbersOf({ name, lines, error, measured }) {
   const when = (time) => (time === "never" ? "never" : (known(time) ? `${Math.round(100 * time)}${NBSP}%` : "–"));
   const rows = lines.map((line) => {
     const [median, low, high] = [line.median, line.low, line.high].map((values) => format(values.at(-1)));
-    const runs = [line.runs, line.unfinished && `${line.unfinished} diverged or raised an error`,
+    const runs = [line.seeds, line.unfinished && `${line.unfinished} diverged or raised an error`,
       line.spoiled && `${line.spoiled} worse than untrained`].filter(Boolean).join(", ");
     return html("tr", null, each("td", [line.label, median, `${low} to ${high}`, share(line.text),
-      ...Object.values(line.early).map(share), when(line.time), number(line.seconds), runs]));
+      ...Object.values(line.texts).map(share), when(line.time), number(line.seconds), runs]));
   });
-  const early = Object.keys(lines[0].early).map((percents) => `at ${percents} %`);
+  const early = Object.keys(lines[0].texts).map((percents) => `at ${percents} %`);
   const title = `All numbers of ${spaced(name)}`;
   const headings = ["", measured, "least to greatest", "score", ...early, "as good as the reference after", "seconds", "runs"];
   const table = html("table", { class: "numbers whole" }, heads(headings), html("tbody", null, rows));
@@ -259,7 +259,7 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     whole(["worst", "worst"]),
     { key: "misses", text: "misses", value: (row) => row.misses?.length },
     ...scored.map((workload, i) => ({
-      key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.score, shown: (row) => row.lines[i].text,
+      key: workload.name, text: spaced(workload.name), workload, value: (row) => row.lines[i]?.ratio, shown: (row) => row.lines[i].text,
     })),
   ];
   const body = html("tbody");

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from hotswap.report.answer import Answer
@@ -20,7 +21,7 @@ from hotswap.report.tables import Grid
 from hotswap.report.tuning import Searched, Tuning
 from hotswap.report.variants import GROUPS, group_of, readable
 
-__all__ = ["number", "numbers", "page_data"]
+__all__ = ["page_data", "plain"]
 
 TITLES = {
     "mnist": "MNIST",
@@ -30,14 +31,17 @@ TITLES = {
 }
 
 
-def number(value: float) -> float | None:
-    """Six digits are more than anyone can see, and keep the page small."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def numbers(values: Iterable[float]) -> list[float | None]:
-    """Each of them as `number` gives it."""
-    return [number(float(value)) for value in values]
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: numbers in six digits, which are more than anyone can see; null if not finite."""
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [plain(one) for one in value]
+    return value
 
 
 def page_data(
@@ -53,13 +57,13 @@ def page_data(
 
     benchmark: the section on other methods, as `hotswap.bench.report.section_data` makes it.
     """
-    return {
+    found = {
         "name": results.name,
         "datasets": sorted({TITLES.get(spec.dataset, spec.dataset) for spec in results.specs}),
         "algorithms": _algorithms(results),
-        "missing": list(results.missing),
-        "epochs": list(shown_epochs(results.metrics)),
-        "recorded": sorted(int(epoch) for epoch in results.metrics["epoch"].unique()),
+        "missing": results.missing,
+        "epochs": shown_epochs(results.metrics),
+        "recorded": sorted(results.metrics["epoch"].unique()),
         "settings": _settings(results),
         "answers": [one.data() for one in _answers(claims, beyond)],
         "claims": [asdict(claim) for claim in claims],
@@ -71,6 +75,8 @@ def page_data(
         "beyond": None if beyond is None else _beyond(beyond),
         "benchmark": benchmark,
     }
+    whole: dict[str, Any] = plain(found)
+    return whole
 
 
 def _answers(claims: Sequence[Claim], beyond: Comparison | None) -> list[Answer]:
@@ -99,46 +105,36 @@ def _algorithms(results: Results) -> dict[str, dict[str, Any]]:
 def _settings(results: Results) -> list[dict[str, Any]]:
     """One entry per setting: what it is, both measures at the shown epochs, and its medians at every recorded one."""
     epochs, columns = shown_epochs(results.metrics), results.setting_columns
+    names = {"train_nll": "nll", "test_error": "error", "mean_lr": "rate", "trials": "trials"}
     entries = []
     for key, rows in results.metrics.groupby(columns, dropna=False, sort=True):
         row = pd.Series(dict(zip(columns, key, strict=True)))
-        medians = rows.groupby("epoch")[["train_nll", "test_error", "mean_lr", "trials"]].median()
+        shown = list(names) if results.looks[row["algorithm"]].chooses else ["train_nll", "test_error"]
+        medians = rows.groupby("epoch")[shown].median().rename(columns=names)
         entry = {
             "label": results.label(row),
             "algorithm": row["algorithm"],
             "batch": int(row["batch_size"]),
-            "at": {str(epoch): _moment(rows[rows["epoch"] == epoch]) for epoch in epochs},
-            "curve": {
-                "epoch": [int(epoch) for epoch in medians.index],
-                "nll": numbers(medians["train_nll"]),
-                "error": numbers(medians["test_error"]),
-            },
+            "at": {epoch: _moment(rows[rows["epoch"] == epoch]) for epoch in epochs},
+            "curve": {"epoch": medians.index, **medians},
         }
-        if results.looks[row["algorithm"]].chooses:
-            entry["curve"] |= {"rate": numbers(medians["mean_lr"]), "trials": numbers(medians["trials"])}
         entries.append(entry)
     return entries
 
 
 def _moment(rows: pd.DataFrame) -> dict[str, Any]:
     """Median, least and most over the seeds, and each seed's own."""
-    measures = {"nll": rows["train_nll"].fillna(math.inf), "error": rows["test_error"]}
-    found: dict[str, Any] = {
-        name: numbers([values.median(), values.min(), values.max()]) for name, values in measures.items()
-    }
-    found["seeds"] = [
-        {"seed": int(seed), "nll": number(nll), "error": number(error)}
-        for seed, nll, error in zip(rows["seed"], measures["nll"], measures["error"], strict=True)
-    ]
-    return found
+    measures = pd.DataFrame({"nll": rows["train_nll"].fillna(math.inf), "error": rows["test_error"]})
+    found = {name: [values.median(), values.min(), values.max()] for name, values in measures.items()}
+    return {**found, "seeds": measures.assign(seed=rows["seed"]).to_dict("records")}
 
 
 def _tuning(curve: Tuning) -> dict[str, Any]:
     return {
         "tuned": curve.tuned,
         "reference": curve.reference,
-        "levels": {str(size): number(value) for size, value in curve.levels.items()},
-        "one_run": number(curve.one_run),
+        "levels": curve.levels.to_dict(),
+        "one_run": curve.one_run,
         **_searches(curve, curve),
         "bayesian": None if curve.bayesian is None else _searches(curve, curve.bayesian),
     }
@@ -146,11 +142,11 @@ def _tuning(curve: Tuning) -> dict[str, Any]:
 
 def _searches(curve: Tuning, found: Tuning | Searched) -> dict[str, Any]:
     """The values that one way to search finds, and the trainings that it takes until it matches the reference."""
-    levels = {str(size): float(value) for size, value in curve.levels.items()}
+    levels = curve.levels.astype(float).to_dict()
     return {
-        "expected": numbers(found.expected),
-        "low": numbers(found.low),
-        "high": numbers(found.high),
+        "expected": found.expected,
+        "low": found.low,
+        "high": found.high,
         "caught_up": found.caught_up(curve.one_run),
         "caught_up_by_batch": {size: found.caught_up(value) for size, value in levels.items()},
         "until_by_batch": {size: found.until(value) for size, value in levels.items()},
@@ -159,21 +155,20 @@ def _searches(curve: Tuning, found: Tuning | Searched) -> dict[str, Any]:
 
 def _choices(results: Results) -> list[dict[str, Any]]:
     """The choices of each algorithm that chooses, by batch size: shares of the arms and trials per step, by epoch."""
-    names = [name for name, shown in results.looks.items() if shown.chooses]
     return [
         {
             "algorithm": name,
-            "rates": numbers(rates_of(results, name)),
+            "rates": rates_of(results, name),
             "share": {
-                str(size): {"epoch": [int(e) for e in table.index], "arms": [numbers(row) for row in table.to_numpy()]}
-                for size, table in chosen(results, name).items()
+                size: {"epoch": table.index, "arms": table.to_numpy()} for size, table in chosen(results, name).items()
             },
             "trials": {
-                str(size): {"epoch": [int(e) for e in series.index], "mean": numbers(series)}
+                size: {"epoch": series.index, "mean": series}
                 for size, series in trials_per_step(results.metrics, name).items()
             },
         }
-        for name in names
+        for name, shown in results.looks.items()
+        if shown.chooses
     ]
 
 
@@ -190,7 +185,7 @@ def _singles(results: Results) -> list[dict[str, Any]]:
             "short": shorts[run],
             "algorithm": str(rows["algorithm"].iloc[0]),
             "batch": int(rows["batch_size"].iloc[0]),
-            **{short: numbers(rows[name]) for name, short in names.items()},
+            **{short: rows[name] for name, short in names.items()},
         }
         for run, rows in runs.items()
     ]
@@ -222,8 +217,8 @@ def _beyond(comparison: Comparison) -> dict[str, Any]:
         "won": bool(verdict.winners),
         "method": method(comparison),
         "grids": [grid._asdict() for grid in (prize_grid(verdict), variant_grid(comparison)) if grid.rows],
-        "moments": list(comparison.moments),
-        "sizes": list(comparison.batch_sizes),
+        "moments": comparison.moments,
+        "sizes": comparison.batch_sizes,
         "groups": [{"name": name, "title": title} for name, title in GROUPS.items() if name in groups.values()],
         "rivals": [
             {"name": rival.key, "label": rival.label, **_compared(comparison, verdict, rival.key)}
@@ -238,16 +233,14 @@ def _beyond(comparison: Comparison) -> dict[str, Any]:
 
 def _compared(comparison: Comparison, verdict: Prize, who: str) -> dict[str, Any]:
     """By batch size: the curve, and at each moment the objective, its ratio to the paper's and whether it is ahead."""
+    names = {"cost": "cost", "nll": "train_nll"} | ({"low": "low", "high": "high"} if who == "sgd tenth" else {})
+    there = comparison.curves.index.droplevel("epoch")
     curves = {}
-    for size in comparison.batch_sizes:
-        if (who, size) in comparison.curves.index.droplevel("epoch"):
-            rows = comparison.curves.loc[(who, size)].sort_values("cost")
-            names = {"cost": "cost", "nll": "train_nll"} | (
-                {"low": "low", "high": "high"} if who == "sgd tenth" else {}
-            )
-            curves[str(size)] = {short: numbers(rows[name]) for short, name in names.items()}
+    for size in (size for size in comparison.batch_sizes if (who, size) in there):
+        rows = comparison.curves.loc[(who, size)].sort_values("cost")
+        curves[size] = {short: rows[name] for short, name in names.items()}
     at = {
-        str(cost): {str(size): _at(comparison, verdict, who, size, cost) for size in comparison.batch_sizes}
+        cost: {size: _at(comparison, verdict, who, size, cost) for size in comparison.batch_sizes}
         for cost in comparison.moments
     }
     return {"curves": curves, "at": at}
@@ -256,9 +249,9 @@ def _compared(comparison: Comparison, verdict: Prize, who: str) -> dict[str, Any
 def _at(comparison: Comparison, verdict: Prize, who: str, size: int, cost: int) -> dict[str, Any]:
     value, standing = comparison.value(who, size, cost), verdict.of(who)
     return {
-        "nll": number(value),
-        "error": number(comparison.value(who, size, cost, "test_error")),
-        "ratio": number(comparison.ratio(who, size, cost)),
+        "nll": value,
+        "error": comparison.value(who, size, cost, "test_error"),
+        "ratio": comparison.ratio(who, size, cost),
         "diverged": math.isinf(value),
         "first": standing is not None and standing.first(size, cost),
     }
