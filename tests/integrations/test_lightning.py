@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import hotswap
+from tests.integrations.racing import check_equal, weights
 from tests.optim.helpers import batches
 
 with warnings.catch_warnings():
@@ -69,21 +71,26 @@ class Plain(Training, LightningModule):
     pass
 
 
-def fit(module: Any, **settings: Any) -> Trainer:
-    torch.manual_seed(1)
-    trainer = Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+def quiet(epochs: int = 2, **settings: Any) -> Trainer:
+    return Trainer(
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
         enable_checkpointing=False, **settings,
     )  # fmt: skip
+
+
+def fit(module: Any, **settings: Any) -> Trainer:
+    torch.manual_seed(1)
+    trainer = quiet(**settings)
     trainer.fit(module, DataLoader(data(), batch_size=16))
     return trainer
 
 
-def by_hand(epochs: int = 2, **settings: Any) -> nn.Sequential:
+@cache
+def by_hand(**settings: Any) -> nn.Sequential:
     net = network()
     optimizer = hotswap.HotSwapSGD(net.parameters(), **settings)
     torch.manual_seed(1)
-    for _ in range(epochs):
+    for _ in range(2):
         for x, y in DataLoader(data(), batch_size=16):
             optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
     return net
@@ -95,8 +102,7 @@ def test_it_is_the_loop_by_hand_and_trials_are_forward_only() -> None:
     assert trainer.global_step == 24
     assert module.backwards == 24
     assert module.steps > 48  # the trials too
-    for ours, theirs in zip(module.net.state_dict().values(), by_hand().state_dict().values(), strict=True):
-        assert torch.equal(ours, theirs)
+    check_equal(weights(module.net), weights(by_hand()))
 
 
 def test_clipping_is_lightnings() -> None:
@@ -175,8 +181,7 @@ def test_a_plain_module_is_clipped_and_its_hooks_run_once_a_step(precision: Any)
         fit(module, precision=precision, gradient_clip_val=0.05)
     fit(ours, precision=precision, gradient_clip_val=0.05)
     assert module.logged == [True] * 24
-    for theirs, mine in zip(module.net.state_dict().values(), ours.net.state_dict().values(), strict=True):
-        assert torch.equal(theirs, mine)
+    check_equal(weights(module.net), weights(ours.net))
 
 
 def test_a_plain_module_with_a_scaler_is_refused() -> None:
@@ -225,8 +230,7 @@ def test_manual_optimization_is_the_loop_by_hand(way: str) -> None:
     module = Manual(way)
     assert fit(module).global_step == 24
     assert module.hooks == [True] * 24  # once a step, when the gradients are there
-    for ours, theirs in zip(module.net.state_dict().values(), by_hand().state_dict().values(), strict=True):
-        assert torch.equal(ours, theirs)
+    check_equal(weights(module.net), weights(by_hand()))
 
 
 def test_manual_optimization_without_a_search_is_refused() -> None:
@@ -288,21 +292,10 @@ def test_what_is_logged_is_logged_once_a_step() -> None:
 def test_a_checkpoint_of_lightning_resumes(tmp_path: Path) -> None:
     whole = Ours()
     fit(whole)
-    half = Ours()
-    torch.manual_seed(1)
-    trainer = Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        enable_checkpointing=False,
-    )  # fmt: skip
-    trainer.fit(half, DataLoader(data(), batch_size=16))
+    trainer = fit(Ours(), epochs=1)
     trainer.save_checkpoint(tmp_path / "c.ckpt")
     state = torch.get_rng_state()
-    rest = Ours()
-    trainer = Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        enable_checkpointing=False,
-    )  # fmt: skip
+    rest, trainer = Ours(), quiet()
     torch.set_rng_state(state)
     trainer.fit(rest, DataLoader(data(), batch_size=16), ckpt_path=tmp_path / "c.ckpt")
-    for ours, theirs in zip(rest.net.parameters(), whole.net.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
+    check_equal(weights(rest.net), weights(whole.net))

@@ -218,7 +218,7 @@ def test_early_stopping_ends_with_what_the_race_hands_over() -> None:
 
 
 def test_lanes_are_logged_as_curves(tmp_path: Path) -> None:
-    logging = trainer(EPOCHS, RaceCallback(), logger=CSVLogger(tmp_path), log_every_n_steps=2)
+    logging = trainer(EPOCHS, RaceCallback(), Stop(3), logger=CSVLogger(tmp_path), log_every_n_steps=2)
     logging.fit(Module(), loader())
     rows = (Path(logging.logger.log_dir) / "metrics.csv").read_text().splitlines()  # type: ignore[union-attr]
     headings = rows[0].split(",")

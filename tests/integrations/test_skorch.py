@@ -82,14 +82,14 @@ def test_the_best_checkpoint_has_the_weights_that_were_validated(tmp_path: Path)
 
 def test_in_a_pipeline_and_a_search() -> None:
     """Without a word about optimizers, and with an optimizer that races beside the default lanes."""
-    kept = {"optimizer__optimizers": None, "max_epochs": 12}
+    kept = {"optimizer__optimizers": None, "max_epochs": 6}
     search = GridSearchCV(
         make_pipeline(StandardScaler(), classifier(**kept)), {"raceclassifier__batch_size": [8, 16]}, cv=2
     )
     search.fit(X * 100, Y)
     assert search.best_score_ > 0.7
     pipeline = make_pipeline(StandardScaler(), RaceRegressor(Net, optimizer=torch.optim.SGD, lr=0.05))
-    pipeline.set_params(raceregressor__verbose=0, raceregressor__max_epochs=20, raceregressor__batch_size=BATCH)
+    pipeline.set_params(raceregressor__verbose=0, raceregressor__max_epochs=10, raceregressor__batch_size=BATCH)
     pipeline.fit(X, np.eye(3, dtype=np.float32)[Y])
     assert pipeline.score(X, np.eye(3, dtype=np.float32)[Y]) > 0.3
     names = [lane.name for lane in pipeline[-1].optimizer_.standings()]

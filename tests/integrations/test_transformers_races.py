@@ -176,7 +176,7 @@ def loss_now(of: Any) -> Tensor:
 
 
 def test_lanes_are_logged_as_curves(tmp_path: Path) -> None:
-    made = trainer(tmp_path)
+    made = trainer(tmp_path, stop=60)
     made.train()
     logged = [entry for entry in made.state.log_history if "race/lane" in entry]
     assert {entry["race/lane"] for entry in logged} == {0.0, 1.0}

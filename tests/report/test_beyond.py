@@ -29,7 +29,7 @@ from hotswap.report.write import BEYOND
 from hotswap.studies import PAPER
 from tests.report.conftest import COARSE, LARGEST
 from tests.report.made_up import results, row
-from tests.report.variants import TRAINED, made, study, variant_rows
+from tests.report.variants import TRAINED, compared, made, study, variant_rows
 
 OTHERS = [name for name in TRAINED if name != "paper"]
 GROUPS = ("bandits", "paces", "searches", "bases", "judges", "several")
@@ -165,12 +165,10 @@ def test_strange_studies(kind: str, tmp_path: Path, undrawn: None) -> None:
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
-    found = compare(made({"ucb1": float("nan")}))
-    assert found is not None
+    found = compared(made({"ucb1": float("nan")}))
     assert draw_objective_and_cost(found, ["ucb1"]) is None
     assert draw_objective_and_cost(found, ["exp3s"]) is None
-    alone = compare(results(variant_rows("ucb1", 1.0), specs=(study("ucb1"),)))
-    assert alone is not None
+    alone = compared(results(variant_rows("ucb1", 1.0), specs=(study("ucb1"),)))
     assert draw_ratios(alone, prize(alone)) is None
 
 

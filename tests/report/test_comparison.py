@@ -16,7 +16,7 @@ from hotswap.searches import FirstDecrease
 from hotswap.studies import EXTENSIONS, PAPER, AdaDeltaFamily, DucbFamily, HotSwapFamily
 from hotswap.studies import extensions as groups
 from tests.report.made_up import results, row
-from tests.report.variants import SIZES, made, study, variant_rows
+from tests.report.variants import SIZES, compared, made, study, variant_rows
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,7 @@ def as_variant(shipped: Results, name: str = "paper") -> Results:
 def test_values_at_equal_cost() -> None:
     """A run with three trials a step spends two plain epochs in each of its own, so it is read at half the epoch."""
     rows = [*variant_rows("paper", 2.0), *variant_rows("ucb1", 2.0, trials=3.0)]
-    found = compare(results(rows, specs=(study("paper", "ucb1", sizes=(64,)),)))
-    assert found is not None
+    found = compared(results(rows, specs=(study("paper", "ucb1", sizes=(64,)),)))
     assert found.moments == (20, 500)
     assert found.value("paper", 64, 20) == pytest.approx(2 / 20)
     assert found.value("ucb1", 64, 20) == pytest.approx(2 / 10)
@@ -61,22 +60,19 @@ def test_values_at_equal_cost() -> None:
 def test_runs_that_are_not_finished_are_named_and_judged_as_far_as_they_are() -> None:
     done = variant_rows("paper", 2.0)
     rows = [*done, *(r for r in variant_rows("ucb1", 2.0, trials=3.0) if r["epoch"] <= 50)]
-    found = compare(results(rows, specs=(study("paper", "ucb1", sizes=(64,)),)))
-    assert found is not None
+    found = compared(results(rows, specs=(study("paper", "ucb1", sizes=(64,)),)))
     assert found.unfinished == {("ucb1", 64): 50}
     assert found.trials("ucb1", 64) == pytest.approx(3)
     assert found.relative_cost("ucb1", 64) == pytest.approx(2)
     assert method(found).endswith("Not trained to the end yet: `ucb1` at batch 64 (epoch 50).")
-    whole = compare(results(done, specs=(study("paper", sizes=(64,)),)))
-    assert whole is not None
+    whole = compared(results(done, specs=(study("paper", sizes=(64,)),)))
     assert "Not trained" not in method(whole)
 
 
 def test_the_median_over_seeds_is_of_what_each_has_reached() -> None:
     rows = [r | {"seed": s, "run": f"{r['run']}{s}", "train_nll": s * r["train_nll"]}
             for s in (1, 2, 5) for r in variant_rows("paper", 1.0)]  # fmt: skip
-    found = compare(results(rows, specs=(study("paper", sizes=(64,)),)))
-    assert found is not None
+    found = compared(results(rows, specs=(study("paper", sizes=(64,)),)))
     assert found.value("paper", 64, 500) == pytest.approx(2 / 500)
     assert found.seeds == (1, 2, 5)
 
@@ -84,24 +80,21 @@ def test_the_median_over_seeds_is_of_what_each_has_reached() -> None:
 def test_a_seed_that_is_not_done_leaves_the_median_open() -> None:
     rows = variant_rows("paper", 1.0)
     rows += [r | {"seed": 1, "run": "second"} for r in rows if r["epoch"] <= 50]
-    found = compare(results(rows, specs=(study("paper", sizes=(64,)),)))
-    assert found is not None
+    found = compared(results(rows, specs=(study("paper", sizes=(64,)),)))
     assert found.value("paper", 64, 20) == pytest.approx(1 / 20)
     assert math.isnan(found.value("paper", 64, 500))
 
 
 def test_the_best_tenth_of_sgd() -> None:
     """Of ten settings one is a tenth; of twenty two, whose median lies between them."""
-    found = compare(made({"ucb1": 1.0}, adadelta=8.0, sgd=4.0))
-    assert found is not None
+    found = compared(made({"ucb1": 1.0}, adadelta=8.0, sgd=4.0))
     assert found.settings == (1, 10)
     assert found.value("sgd tenth", 64, 20) == found.value("sgd best", 64, 20) == pytest.approx(4 / 20)
     assert found.value("adadelta", 128, 500) == pytest.approx(8 / 500)
     twice = made({"ucb1": 1.0})
     sgd = twice.metrics[twice.metrics["algorithm"] == "sgd"]
     more = sgd.assign(lr=sgd["lr"] + 1, run=sgd["run"] + "x", train_nll=1.5 * sgd["train_nll"])
-    found = compare(replace(twice, metrics=pd.concat([twice.metrics, more], ignore_index=True)))
-    assert found is not None
+    found = compared(replace(twice, metrics=pd.concat([twice.metrics, more], ignore_index=True)))
     assert found.settings == (2, 20)
     assert found.value("sgd tenth", 64, 20) == pytest.approx((4 + 6) / 2 / 20)
     assert found.value("sgd best", 64, 20) == pytest.approx(4 / 20)
@@ -120,16 +113,14 @@ def test_the_best_settings_are_chosen_at_that_very_cost() -> None:
     metrics = study.metrics.copy()
     first = (metrics["algorithm"] == "sgd") & (metrics["lr"] == 0.01)
     metrics.loc[first & (metrics["epoch"] == 500), "train_nll"] = 9.0
-    found = compare(replace(study, metrics=metrics))
-    assert found is not None
+    found = compared(replace(study, metrics=metrics))
     assert found.value("sgd tenth", 64, 20) == pytest.approx(4 / 20)
     assert found.value("sgd tenth", 64, 500) == pytest.approx(8 / 500)
 
 
 def test_rivals_of_the_papers_study_are_taken_for_the_same_problem(shipped: Results) -> None:
     mine = as_variant(shipped)
-    found = compare(mine, shipped)
-    assert found is not None
+    found = compared(mine, shipped)
     assert found.borrowed == ("adadelta", "sgd")
     assert found.settings == (7, 72)
     assert found.batch_sizes == PAPER.batch_sizes
@@ -142,16 +133,14 @@ def test_rivals_of_the_papers_study_are_taken_for_the_same_problem(shipped: Resu
     assert found.value("paper", 64, 500) > last[last["algorithm"] == "ducb"]["train_nll"].median()  # it has trials
     other = replace(mine, specs=(replace(mine.specs[0], dataset="fashion_mnist"),))
     assert not same_problem(other, shipped)
-    alone = compare(other, shipped)
-    assert alone is not None
+    alone = compared(other, shipped)
     assert alone.borrowed == ()
     assert [rival.key for rival in alone.present] == ["paper"]
 
 
 def test_the_papers_own_runs_stand_in_for_the_paper(shipped: Results) -> None:
     """A study of one variant, without the paper's algorithm: that is DUCB of the shipped results, at its own cost."""
-    found = compare(as_variant(shipped, "ucb1"), shipped)
-    assert found is not None
+    found = compared(as_variant(shipped, "ucb1"), shipped)
     assert found.borrowed == ("adadelta", "sgd", "paper")
     assert found.paper == PAPER.family("ducb")
     for size in PAPER.batch_sizes:

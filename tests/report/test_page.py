@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hotswap.report.claims import judge
-from hotswap.report.comparison import compare
 from hotswap.report.origin import origin_of
 from hotswap.report.page import __file__ as page_file
 from hotswap.report.page import render_page
@@ -19,6 +18,7 @@ from hotswap.report.write import tables_of, tuning_of
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.browsing import HOSTILE, Opened, plain
 from tests.report.made_up import results, row
+from tests.report.variants import compared
 from tests.report.variants import made as made_variants
 
 SHOWN = "#scatter .dot:not(.off)"
@@ -150,9 +150,7 @@ def variants() -> dict[str, Any]:
     """Nine variants of two groups, one of them diverged, beside their rivals; DUCB is not among them."""
     names = ("ucb1", "sliding_window", "thompson", "exp3s", "epsilon_greedy", "every_5", "every_20")
     study = made_variants({**dict.fromkeys(names, 1.5), "smoothed": {64: 1.0, 128: 3.0}, "fixed_arm": float("nan")})
-    compared = compare(study)
-    assert compared is not None
-    return page_data(study, [], [], [], origin_of(study), compared)
+    return page_data(study, [], [], [], origin_of(study), compared(study))
 
 
 def empty() -> dict[str, Any]:

@@ -21,16 +21,8 @@ from hotswap.report.beyond import (
     variant_grid,
     variants_answer,
 )
-from hotswap.report.comparison import Comparison, compare
-from hotswap.report.results import Results
 from tests.report.made_up import results
-from tests.report.variants import made, study, variant_rows
-
-
-def compared(results: Results) -> Comparison:
-    found = compare(results)
-    assert found is not None
-    return found
+from tests.report.variants import compared, made, study, variant_rows
 
 
 def test_who_is_ahead_of_all_wins() -> None:

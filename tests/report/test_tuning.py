@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotswap.report.figures.style import spread
-from hotswap.report.tuning import best_of, price_of_tuning
+from hotswap.report.tuning import Measure, Tuning, best_of, price_of_tuning
 from tests.report.algorithms import Greedy, Nadam, further_rows, registered
 from tests.report.made_up import results, row
+
+
+def priced(rows: list[dict[str, Any]], measure: Measure, **more: Any) -> Tuning:
+    found = price_of_tuning(results(rows).metrics, measure, **more)
+    assert found is not None
+    return found
 
 
 @given(st.lists(st.floats(0, 10, allow_subnormal=False), min_size=1, max_size=7))
@@ -39,29 +46,25 @@ def test_it_is_exact_for_as_many_settings_as_the_paper_has() -> None:
 def test_when_a_search_catches_up() -> None:
     rows = [row("sgd", lr=float(n), train_nll=float(n), test_error=n / 100) for n in range(1, 10)]
     rows += [row("ducb", 64, train_nll=2.0, test_error=0.001), row("ducb", 128, train_nll=5.0, test_error=0.02)]
-    curve = price_of_tuning(results(rows).metrics, "train_nll")
-    assert curve is not None
+    curve = priced(rows, "train_nll")
     assert curve.caught_up(5.0) == 1  # the mean of 1 … 9
     assert curve.caught_up(2.0) == 4  # 10 / (k + 1)
     assert curve.caught_up(0.5) is None
     assert curve.one_run == 3.5
-    errors = price_of_tuning(results(rows).metrics, "test_error")
-    assert errors is not None
+    errors = priced(rows, "test_error")
     assert errors.caught_up(float(errors.levels[64])) is None
 
 
 def test_a_setting_counts_once_with_the_median_of_its_seeds() -> None:
     rows = [row("sgd", seed=seed, train_nll=value) for seed, value in enumerate((1.0, 5.0, 9.0))]
     rows += [row("sgd", lr=0.3, train_nll=float("nan")), row("ducb", train_nll=1.0)]
-    curve = price_of_tuning(results(rows).metrics, "train_nll")
-    assert curve is not None
+    curve = priced(rows, "train_nll")
     assert curve.expected.tolist() == [5.0, 5.0]  # the setting that diverged is paid for, and as bad as the worst
 
 
 def test_the_algorithm_with_the_most_settings_is_searched() -> None:
     with registered(nadam=Nadam, greedy=Greedy):
-        curve = price_of_tuning(results([*further_rows(), row("sgd"), row("stranger")]).metrics, "train_nll")
-    assert curve is not None
+        curve = priced([*further_rows(), row("sgd"), row("stranger")], "train_nll")
     assert (curve.tuned, curve.reference) == ("nadam", "greedy")
     assert len(curve.expected) == 8
     assert curve.levels.index.to_list() == [64, 128]
@@ -82,8 +85,7 @@ def test_labels_are_moved_apart_and_keep_their_order() -> None:
 def test_how_many_trainings_a_random_search_takes() -> None:
     """By counting: where the first of the settings that match comes in all orders of six."""
     rows = [row("sgd", lr=float(n), train_nll=float(n)) for n in range(1, 7)] + [row("ducb", train_nll=2.0)]
-    curve = price_of_tuning(results(rows).metrics, "train_nll")
-    assert curve is not None
+    curve = priced(rows, "train_nll")
     for good in range(1, 7):
         firsts = sorted(min(order.index(n) for n in range(good)) + 1 for order in permutations(range(6)))
         low, half, high = (firsts[math.ceil(share * len(firsts)) - 1] for share in (0.1, 0.5, 0.9))
@@ -94,8 +96,7 @@ def test_how_many_trainings_a_random_search_takes() -> None:
 def test_what_searches_have_found_that_were_made_one_by_one() -> None:
     rows = [row("sgd", lr=float(n), train_nll=float(n)) for n in range(1, 6)] + [row("ducb", train_nll=2.0)]
     orders = [(0,), (4, 1, 0), (3, 2, 1, 0), (1, 0)]
-    curve = price_of_tuning(results(rows).metrics, "train_nll", orders=orders)
-    assert curve is not None
+    curve = priced(rows, "train_nll", orders=orders)
     assert curve.bayesian is not None
     assert curve.bayesian.bests.tolist() == [
         [1, 1, 1, 1, 1],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hotswap.data import load_digits
+from hotswap.report.comparison import Comparison, compare
 from hotswap.report.results import Results
 from hotswap.studies import EXTENSIONS, PAPER, AdaDeltaFamily, NetworkSpec, SgdFamily, StudySpec
 from hotswap.studies.folder import Store
@@ -33,6 +34,13 @@ SMALL = replace(
     epochs=10,
 )
 """One family of each kind, beside AdaDelta and six settings of SGD."""
+
+
+def compared(results: Results, shipped: Results | None = None) -> Comparison:
+    """The comparison of a study that has variants."""
+    found = compare(results, shipped)
+    assert found is not None
+    return found
 
 
 class Silent:
