@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -11,18 +12,32 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hotswap.errors import CheckpointError
+from hotswap.race.average import Average
 from hotswap.race.contest import Contest
-from hotswap.race.judging import Plan, Round, Score
+from hotswap.race.judging import ENDLESS, Plan, Round, Score
 from hotswap.race.lane import Lane
 from hotswap.race.processes import local
-from hotswap.race.snapshots import copied, on_host, restore_optimizer, saved_optimizer, wrapped
+from hotswap.race.snapshots import (
+    ON_ANY_DEVICE,
+    TORCHS,
+    blank,
+    copied,
+    on_host,
+    restore_optimizer,
+    saved_optimizer,
+    takes_step_without_data,
+    wrapped,
+)
 
-__all__ = ["checked", "load", "save"]
+__all__ = ["checked", "load", "same_kind", "save"]
 
 VERSION = 1
 
 COUNTERS = ("step", "turn_step", "round", "slot")
 """Numbers of a contest that are at least zero."""
+
+LARGEST = 1e38
+"""No number of a setting is larger: float32 has none."""
 
 OF_WATCH = ("rollbacks", "risen", "kept_at")
 """The attributes of the winner's watch that a checkpoint holds."""
@@ -101,14 +116,12 @@ def checked(saved: Any, contest: Contest) -> dict[str, Any]:
     except CheckpointError:
         raise
     except Exception as error:  # whatever a damaged checkpoint leads to
-        raise CheckpointError(
-            f"The race's checkpoint is damaged: {' '.join(str(error).split()) or type(error).__name__}. "
-            "Load a checkpoint that state_dict() gave."
-        ) from error
+        raise _damaged(str(error) or type(error).__name__) from error
 
 
 def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
     _need(isinstance(saved, Mapping), "it is no dictionary")
+    copied(dict(saved), lambda tensor, _: _need(tensor.device.type != "meta", "a tensor has no data"))
     _need(saved.get("version") == VERSION, f"its version is {saved.get('version')!r}, and this hotswap reads {VERSION}")
     theirs = [(lane["name"], lane["optimizer"], list(lane["rates"])) for lane in saved["lanes"]]
     ours = [(lane.name, type(lane.optimizer).__name__, lane.rates) for lane in contest.lanes]
@@ -139,7 +152,10 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
     _need(_is_count(count) and 0 < count <= len(ours), "its plan is of other lanes")
     for until, keep, across in rounds:
         _need(_is_count(until) and _is_count(keep) and keep and isinstance(across, bool), "its rounds are odd")
+    _need(bool(rounds) or count == 1, "its plan has no rounds")
     _need(saved["round"] < len(rounds) or not racing or not saved["begun"], "its round is not of its plan")
+    length = saved["slots"][saved["slot"]][1] if racing and saved["begun"] else ENDLESS
+    _need(len(saved["values"]) <= saved["turn_step"] <= length, "it has more steps than its turn")
     _need(_are_numbers(saved["values"]) and _are_numbers(saved["observed"]), "a loss is no number")
     for name in ("baseline", "best"):
         _need(
@@ -173,13 +189,13 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
     parked = saved["parked"]
     _need(parked is not None or not needed, f"{name} has nothing to go on with")
     if here:
-        _check_optimizer(saved["now"], lane, name)
+        _check_optimizer(saved["now"], name, lane.optimizer)
         _check_average(saved["average"], lane, contest)
     if parked is not None:
         _need(_is_count(parked["steps"]), f"{name} has no number of steps")
         if parked["model"] is not None:
             _check_model(parked["model"], contest, name)
-        _check_optimizer(parked["optimizer"], lane, name)
+        _check_optimizer(parked["optimizer"], name, lane.optimizer)
         _check_average(parked["average"], lane, contest)
 
 
@@ -188,18 +204,23 @@ def _check_model(saved: Mapping[str, Any], contest: Contest, where: str) -> None
     _check_tensors(saved["weights"], contest.seat.weights, f"the weights of {where}")
     _check_tensors(saved["also"], contest.seat.also, f"the further tensors of {where}")
     _need(set(saved["buffers"]) == set(buffers), f"the buffers of {where} have other names than the model's")
-    _need(all(isinstance(b, Tensor) for b in saved["buffers"].values()), f"a buffer of {where} is no tensor")
+    stay = contest.seat.model.state_dict(keep_vars=True)  # others may grow
+    for name, buffer in buffers.items():
+        given = saved["buffers"][name]
+        same = isinstance(given, Tensor) and given.dtype == buffer.dtype
+        same = same and (given.ndim == buffer.ndim if name not in stay else given.shape == buffer.shape)
+        _need(same, f"the buffer {name} of {where} is another than the model's")
 
 
 def _check_average(saved: Any, lane: Lane, contest: Contest) -> None:
     _need((saved is None) == (lane.average is None), f"{lane.name} has an average or none, other than this race")
     if saved is not None:
         _need(_is_count(saved["count"]), f"the average of {lane.name} has no count")
-        shapes = contest.seat.weights if saved["count"] else []
-        _check_tensors(saved["tensors"], shapes, f"the average of {lane.name}", same_type=False)
+        weights = [blank(weight) for weight in contest.seat.weights if saved["count"]]
+        _check_tensors(saved["tensors"], Average.first(weights), f"the average of {lane.name}")
 
 
-def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str, *, same_type: bool = True) -> None:
+def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str) -> None:
     _need(isinstance(saved, list) and len(saved) == len(wanted), f"{what} are not as many as this model's")
     for one, tensor in zip(saved, wanted, strict=True):
         _need(isinstance(one, Tensor), f"{what} are no tensors")
@@ -208,12 +229,12 @@ def _check_tensors(saved: Any, wanted: Sequence[Tensor], what: str, *, same_type
                 f"The race's checkpoint is of another model: {what} have the shape {tuple(one.shape)} where this model "
                 f"has {tuple(local(tensor).shape)}."
             )
-        _need(not same_type or one.dtype == tensor.dtype, f"{what} have the type {one.dtype}, and not {tensor.dtype}")
+        same = one.dtype == tensor.dtype and one.layout == torch.strided
+        _need(same, f"{what} have the type {one.dtype}, and not {tensor.dtype}")
 
 
-def _check_optimizer(saved: Any, lane: Lane, name: str, inner: Optimizer | None = None) -> None:
-    """Whether an optimizer's saved state has the containers, shapes and kinds of values that the lane's has."""
-    optimizer = inner or lane.optimizer
+def _check_optimizer(saved: Any, name: str, optimizer: Optimizer) -> None:
+    """Whether an optimizer can go on from a saved state, with settings of the kinds that it has."""
     groups = optimizer.param_groups
     weights = [p for group in groups for p in group["params"]]
     _need(isinstance(saved["state"], dict) and isinstance(saved["shared"], dict), f"{name} has no state")
@@ -221,58 +242,42 @@ def _check_optimizer(saved: Any, lane: Lane, name: str, inner: Optimizer | None 
     for theirs, ours in zip(saved["groups"], groups, strict=True):
         _need(set(optimizer.defaults) & set(ours) <= set(theirs), f"the groups of {name} have other settings")
         for key, value in ours.items():  # some optimizers add entries in their first step
-            _need(key not in theirs or _same_kind(theirs[key], value), f"{key} of {name} is {theirs.get(key)!r}")
-    keys: set[str] | None = None
+            other = theirs.get(key, value)
+            same = same_kind(other, value) and (key not in ON_ANY_DEVICE or other == value)
+            _need(same, f"{key} of {name} is {other!r}")
     for number, state in saved["state"].items():
         _need(
             _is_count(number) and number < len(weights) and isinstance(state, dict),
             f"{name} has a state of no parameter",
         )
-        for key, value in state.items():
-            if isinstance(value, Tensor) and value.ndim:
-                fits = value.shape == local(weights[number]).shape or not _alike(lane, key)
-                _need(fits, f"{key} of {name} has the shape {tuple(value.shape)}")
-        if not state or weights[number].ndim < 1:
-            continue
-        keys = keys if keys is not None else set(state)
-    present = optimizer.state
-    for number, state in saved["state"].items():
-        ours_ = present.get(weights[number])
-        if ours_:
-            _need(set(state) == set(ours_), f"the state of {name} has other entries")
-            _need(
-                all(_same_kind(state[key], value) for key, value in ours_.items()),
-                f"the state of {name} is of other kinds",
-            )
     for attribute, one in wrapped(optimizer):
-        _check_optimizer(saved["inner"][attribute], lane, name, one)
+        _check_optimizer(saved["inner"][attribute], name, one)
     _need(isinstance(saved["attributes"], dict), f"{name} has no attributes")
-    _need(all(hasattr(optimizer, key) for key in saved["attributes"]), f"{name} has other attributes")
+    for key, value in saved["attributes"].items():
+        kinds = {type(value), type(getattr(optimizer, key, value))} - {type(None)}
+        same = len(kinds) < 2 or kinds <= {int, float, Tensor}
+        _need(same and key not in TORCHS, f"{key} of {name} is {value!r}")
+    if takes_step_without_data(optimizer):
+        _need(takes_step_without_data(optimizer, saved), f"{name} cannot go on from its state")
+        return
+    for number, state in saved["state"].items():
+        ours_ = optimizer.state.get(weights[number])
+        same = not ours_ or (set(state) == set(ours_) and all(same_kind(state[k], v) for k, v in ours_.items()))
+        _need(same, f"the state of {name} is of other kinds")
 
 
-def _alike(lane: Lane, key: str) -> bool:
-    """Whether a tensor in the state has the shape of its parameter, as torch's own optimizers and Muon have it."""
-    return type(lane.optimizer).__module__.split(".")[0] in ("torch", "hotswap") and key in (
-        "exp_avg",
-        "exp_avg_sq",
-        "momentum_buffer",
-        "square_avg",
-        "acc_delta",
-        "sum",
-    )
-
-
-def _same_kind(theirs: object, ours: object) -> bool:
+def same_kind(theirs: object, ours: object) -> bool:
     """Whether a value of a checkpoint is of the kind of the lane's own value, and can replace it."""
-    if isinstance(ours, bool) or ours is None or isinstance(ours, str):
-        return theirs is None or isinstance(theirs, bool | str) or ours is None
+    if isinstance(ours, bool | str | None):
+        others = bool | str | int | float | Tensor | None
+        return isinstance(theirs, others if ours is None else type(ours) | None)
     if isinstance(ours, int | float):
         is_number = isinstance(theirs, int | float) and not isinstance(theirs, bool)
-        return is_number and (math.isfinite(theirs) or theirs == ours)  # type: ignore[arg-type]
+        return is_number and (abs(theirs) < LARGEST or theirs == ours)  # type: ignore[arg-type]
     if isinstance(ours, tuple | list):
         if not isinstance(theirs, tuple | list) or len(theirs) != len(ours):
             return False
-        return all(_same_kind(*pair) for pair in zip(theirs, ours, strict=True))
+        return all(same_kind(*pair) for pair in zip(theirs, ours, strict=True))
     if isinstance(ours, Tensor):
         theirs = next(iter(theirs.values()), None) if isinstance(theirs, dict) else theirs  # a marked copy
         return isinstance(theirs, Tensor) and theirs.shape == local(ours).shape
@@ -316,18 +321,24 @@ def load(saved: Mapping[str, Any], contest: Contest) -> None:
 
 def _need(holds: object, otherwise: str) -> None:
     if not holds:
-        raise CheckpointError(
-            f"The race's checkpoint is damaged: {otherwise}. Load a checkpoint that state_dict() gave."
-        )
+        raise _damaged(otherwise)
+
+
+def _damaged(why: str) -> CheckpointError:
+    return CheckpointError(
+        f"The race's checkpoint is damaged: {shorten(why, 200)}. Load a checkpoint that state_dict() gave."
+    )
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _are_numbers(values: object) -> bool:
-    return isinstance(values, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    if not isinstance(values, list):
+        return False
+    return all(_is_count(v) or (type(v) is float and not LARGEST < abs(v) < math.inf) for v in values)
 
 
 def _listed(lanes: Sequence[tuple[Any, ...]]) -> str:
-    return ", ".join(str(name) for name, *_ in lanes)
+    return shorten(", ".join(str(name) for name, *_ in lanes), 200)

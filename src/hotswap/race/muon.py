@@ -89,7 +89,7 @@ class Muon(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Torch's own leaves out what it does not know; what is found anew at the next step is not kept."""
-        return self.__dict__ | {"_shapes": {}, "_works": {}, "_orthogonalizers": {}}
+        return self.__dict__ | {"_works": {}, "_orthogonalizers": {}}
 
     def has_matrices(self) -> bool:
         """Whether a parameter has a shape that Muon orthogonalizes."""

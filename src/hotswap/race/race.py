@@ -310,7 +310,7 @@ class Race(Optimizer):
             state_dict = {**state_dict, KEY: rebuilt(self._contest, state_dict)}
             if state_dict[KEY] is None:  # the race had not begun, and nor has this one
                 return
-        saved, groups = opened(state_dict, len(self.param_groups))
+        saved, groups = opened(state_dict, self.param_groups)
         saved = checkpoint.checked(saved, self._contest)
         with Uninterrupted():
             checkpoint.load(saved, self._contest)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -13,7 +15,18 @@ from torch.optim import Optimizer
 from hotswap.race.memory import hosted
 from hotswap.race.processes import is_sharded, local, shared_like
 
-__all__ = ["Host", "copied", "marked", "on_host", "parameters_of", "restore_optimizer", "saved_optimizer", "size_of"]
+__all__ = [
+    "Host",
+    "blank",
+    "copied",
+    "marked",
+    "on_host",
+    "parameters_of",
+    "restore_optimizer",
+    "saved_optimizer",
+    "size_of",
+    "takes_step_without_data",
+]
 
 Host = Callable[[Tensor, Any], Tensor]
 
@@ -22,6 +35,9 @@ NUMBER = "number on the device"
 
 PART = "part of a sharded tensor"
 """Marks the part that this process has of a sharded tensor, beside its placement."""
+
+ON_ANY_DEVICE = {"fused": None, "capturable": False}
+"""Settings of torch's optimizers with which they take steps without data."""
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
@@ -140,6 +156,54 @@ def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         restore_optimizer(one, saved["inner"][name])
     for name, value in saved["attributes"].items():
         setattr(optimizer, name, _restored(value, parameters[0], getattr(optimizer, name, None)))
+
+
+def blank(tensor: Tensor) -> Tensor:
+    """A tensor like this process's part of another one, without data."""
+    return torch.empty_like(local(tensor), device="meta")
+
+
+def takes_step_without_data(optimizer: Optimizer, saved: dict[str, Any] | None = None) -> bool:
+    """Whether a copy of an optimizer, whose tensors have no data, takes a step: from nothing, or from a saved state.
+
+    Where it does from nothing, the other answer says whether a state has the entries and the shapes that it needs.
+    """
+    parameters = parameters_of(optimizer)
+    if wrapped(optimizer) or any(map(is_sharded, parameters)):
+        return False
+    blanks = {id(p): blank(p).requires_grad_() for p in parameters}
+    for p in blanks.values():
+        p.grad = torch.empty_like(p)
+    own = type(optimizer).__getstate__ is not Optimizer.__getstate__
+    kept: dict[str, Any] = {**vars(optimizer), **(optimizer.__getstate__() if own else {})}
+    made: Any = object.__new__(type(optimizer))
+    try:
+        others = {id(one): one for one in kept.values() if isinstance(one, torch.nn.Module)}
+        rest = {name: value for name, value in kept.items() if name not in {*TORCHS, "step"}}
+        vars(made).update({name: kept[name] for name in TORCHS & kept.keys()} | deepcopy(rest, blanks | others))
+        made.state = defaultdict(dict)
+        made.param_groups = [
+            {**group, "params": [blanks[id(p)] for p in group["params"]]} for group in optimizer.param_groups
+        ]
+        if saved is not None:
+            restore_optimizer(made, _without_data(saved))
+        for group in made.param_groups:
+            group.update({name: value for name, value in ON_ANY_DEVICE.items() if name in group})
+        step: Any = type(made).step
+        with torch.no_grad():
+            getattr(step, "__wrapped__", step)(made)  # without hooks
+    except Exception:  # whatever an optimizer does with a state that is not its own, or with tensors without data
+        return False
+    return True
+
+
+def _without_data(saved: Any) -> Any:
+    """The same nest of containers without data, but in numbers such as counters of steps."""
+    if isinstance(saved, dict) and NUMBER in saved:
+        return _without_data(saved[NUMBER])
+    if isinstance(saved, dict):
+        return {key: _without_data(value) for key, value in saved.items()}
+    return copied(saved, lambda tensor, _: blank(tensor) if tensor.ndim else tensor.clone())
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:

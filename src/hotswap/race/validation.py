@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import LBFGS, Optimizer
 
 from hotswap.errors import CheckpointError, SettingError, UnsupportedError
+from hotswap.race.checkpoint import same_kind
 from hotswap.race.lane import Lane, lanes, named
 from hotswap.race.muon import told
 from hotswap.race.snapshots import parameters_of
@@ -195,7 +197,7 @@ def check_added(group: Any, model: nn.Module) -> None:
         )
 
 
-def opened(state_dict: Any, groups: int) -> tuple[Any, list[dict[str, Any]]]:
+def opened(state_dict: Any, groups: Sequence[dict[str, Any]]) -> tuple[Any, list[dict[str, Any]]]:
     """The race's part of a checkpoint, and its groups."""
     if not isinstance(state_dict, Mapping) or KEY not in state_dict:
         entry = state_dict.get("param_groups") if isinstance(state_dict, Mapping) else None
@@ -209,9 +211,16 @@ def opened(state_dict: Any, groups: int) -> tuple[Any, list[dict[str, Any]]]:
             "after the race."
         )
     saved = state_dict.get("param_groups")
-    if not isinstance(saved, list) or len(saved) != groups or not all(isinstance(group, Mapping) for group in saved):
-        raise CheckpointError(f"The race's checkpoint is damaged: it has other groups than the {groups} of this race.")
-    for group in saved:
-        if not isinstance(group.get("lr", 0.0), int | float | Tensor | None):
-            raise CheckpointError(f"The race's checkpoint is damaged: a rate is {group['lr']!r}.")
+    if (
+        not isinstance(saved, list)
+        or len(saved) != len(groups)
+        or not all(isinstance(group, Mapping) for group in saved)
+    ):
+        raise CheckpointError(
+            f"The race's checkpoint is damaged: it has other groups than the {len(groups)} of this race."
+        )
+    for group, mine in zip(saved, groups, strict=True):
+        for name, value in group.items():
+            if name != "params" and not same_kind(value, mine.get(name, 1.0)):
+                raise CheckpointError(f"The race's checkpoint is damaged: {name!r} is {shorten(repr(value), 100)}.")
     return state_dict[KEY], [dict(group) for group in saved]

@@ -1,0 +1,122 @@
+"""Damaged checkpoints of races: each loads and can be trained on, or is refused in a sentence and changes nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+import hotswap
+from hotswap import CheckpointError
+from tests.optim.test_damaged_checkpoints import damaged, frozen
+from tests.race.helpers import (
+    made,
+    minibatches,
+    perceptron,
+    step,
+    tensors_of,
+    three,
+    through_a_file,
+    two,
+    with_dropout_and_norm,
+)
+
+Build = Callable[[], nn.Module]
+
+
+def judge(model: nn.Module) -> float:
+    return float(next(model.parameters()).norm())
+
+
+SETUPS: dict[str, tuple[Build, Callable[..., Any], dict[str, Any], int]] = {
+    "before the first step": (perceptron, three, {}, 0),
+    "in a turn": (perceptron, three, {}, 30),
+    "batch norm": (with_dropout_and_norm, three, {}, 47),
+    "a judge": (with_dropout_and_norm, three, {"judge": judge}, 47),
+    "the winner": (perceptron, three, {}, 85),
+    "the winner, judged": (perceptron, three, {"judge": judge}, 88),
+    "schedulers": (perceptron, two, {"schedule": lambda o: LambdaLR(o, lambda n: 1 / (1 + n))}, 30),
+    "no average": (perceptron, two, {"average": False}, 30),
+    "no end": (perceptron, two, {"total_steps": None}, 30),
+}
+
+
+def raced(name: str, *, seed: int = 0, most: int = 100) -> tuple[nn.Module, hotswap.Race]:
+    build, lanes, settings, steps = SETUPS[name]
+    model = made(build, seed)
+    race = hotswap.Race(model, lanes(model), **{"total_steps": 90, "share": 0.5, **settings})
+    for batch in minibatches(min(steps, most)):
+        step(model, race, batch)
+    return model, race
+
+
+def everything(model: nn.Module, race: hotswap.Race) -> Any:
+    return frozen([race.state_dict(), list(tensors_of(model, race)), str(race.standings())])
+
+
+def used(model: nn.Module, race: hotswap.Race) -> None:
+    """It can be trained on, looked at, and saved."""
+    left = 25 if race.total_steps is None else min(25, race.total_steps - race.steps)
+    for batch in minibatches(left, seed=4):
+        step(model, race, batch)
+    race.eval()
+    race.train()
+    assert str(race.standings())
+    race.load_state_dict(through_a_file(race.state_dict()))
+
+
+def tried(name: str, mutations: int) -> int:
+    """How many of so many damaged checkpoints are refused."""
+    chance, refused = random.Random(f"race {name}"), 0
+    state = through_a_file(raced(name)[1].state_dict())
+    model, race = raced(name, seed=1, most=4)
+    before = everything(model, race)
+    for _ in range(mutations):
+        changed, what = damaged(state, chance)
+        try:
+            race.load_state_dict(changed)
+        except CheckpointError as error:
+            refused += 1
+            said = str(error)
+            assert said.isprintable(), what
+            assert said.endswith("."), what
+            assert len(said) < 700, what
+            assert everything(model, race) == before, what
+            continue
+        except BaseException as error:
+            raise AssertionError(what) from error
+        try:
+            used(model, race)
+        except Exception as error:
+            raise AssertionError(what) from error
+        model, race = raced(name, seed=1, most=4)
+    return refused
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_what_is_whole_is_loaded(name: str) -> None:
+    model, race = raced(name)
+    state, weights = through_a_file(race.state_dict()), through_a_file(model.state_dict())
+    for most in (0, 4):
+        again, other = raced(name, seed=1, most=most)
+        again.load_state_dict(weights)
+        other.load_state_dict(state)
+        assert str(other.standings()) == str(race.standings())
+        step(again, other, minibatches(1)[0])
+        other.load_state_dict(state)
+        assert frozen(other.state_dict()["race"]["model"]) == frozen(state["race"]["model"])
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_damage_is_refused_or_does_no_harm(name: str) -> None:
+    assert 10 < tried(name, 40) < 40
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_thousand_damages_are_refused_or_do_no_harm(name: str) -> None:
+    assert 250 < tried(name, 1000) < 1000
