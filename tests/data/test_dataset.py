@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import FrozenInstanceError, fields
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,7 +126,12 @@ def test_the_split_uses_every_sample_once(digits: Dataset) -> None:
     assert np.array_equal(digits.test_images[digits.test_labels == 0], zeros[4::5])
 
 
-def test_without_scikit_learn_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = ModuleSpec("sklearn", None, origin=str(tmp_path / "__init__.py"))
+    with monkeypatch.context() as patch:
+        patch.setattr("hotswap.data.digits.find_spec", lambda _: elsewhere)
+        with pytest.raises(DataError, match=r"no digits in this scikit-learn: .*digits\.csv\.gz is missing\. Install"):
+            load_digits()
     monkeypatch.setitem(sys.modules, "sklearn", None)  # how Python marks a module that cannot be imported
     with pytest.raises(DataError, match=r"scikit-learn, which is not installed\. Install it with"):
         load_digits()

@@ -198,22 +198,24 @@ def furthest(folder: Path) -> int:
     return max((unit.epochs_done for unit in units(folder)), default=0)
 
 
-def test_killed_and_taken_up_again(whole: Path, tmp_path: Path) -> None:
-    """`kill -9` at some moment of a study of the command line, and the same command again at once."""
+def test_killed_and_taken_up_again_by_two_processes_that_share_the_work(whole: Path, tmp_path: Path) -> None:
+    """`kill -9` at some moment of a study of the command line, and the same command again at once, twice."""
     command, folder = toy_command(tmp_path)
     with child(command, **SILENT) as process:
         wait_for(process, lambda: bool(list(folder.glob("checkpoints/ducb-b64-*/*.hotswap"))))
         process.kill()
         process.wait()
     assert all(unit.state != "running" for unit in units(folder))
-    with child(command, stdout=subprocess.PIPE) as process:
-        said, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
-    assert "All 40 runs are finished" in said
+    with child(command, stdout=subprocess.PIPE) as one, child(command, stdout=subprocess.PIPE) as other:
+        for process in (one, other):
+            process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0
+    assert [len(done) for done in Store.open(folder).provenance().values()] == [1] * 6  # each unit once
     assert_same(folder, whole)
 
 
-def test_killed_in_its_first_seconds_a_unit_goes_on_from_where_status_says(tmp_path: Path) -> None:
+def test_a_command_that_is_killed_or_stopped_goes_on_from_where_status_says(tmp_path: Path) -> None:
+    """`kill -9`, then SIGINT, then SIGTERM to a command in the background, which leaves Ctrl-C to others."""
     command, folder = toy_command(tmp_path, epochs=100_000)
     with child(command, **SILENT) as process:
         wait_for(process, lambda: furthest(folder) >= 10)
@@ -228,10 +230,25 @@ def test_killed_in_its_first_seconds_a_unit_goes_on_from_where_status_says(tmp_p
     assert f"{left.id} 2 {left.epochs_done}/100000 {left.kept} left" in shown
     again = "goes on from the epochs that are kept; those after them are trained again" in shown
     assert again == (left.kept < left.epochs_done)
-    with child(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        said = next(line for line in process.stdout if line.startswith(left.id))
-    assert said.strip() == f"{left.id}: going on from the checkpoint after epoch {left.kept}."
+    kept = left.kept
+    for number, background in ((signal.SIGINT, False), (signal.SIGTERM, True)):
+        command, _ = toy_command(tmp_path, epochs=100_000, background=background)
+        start = furthest(folder)
+        with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            wait_for(process, lambda start=start: furthest(folder) >= start + 5)
+            if background:
+                process.send_signal(signal.SIGINT)
+                before = furthest(folder)
+                wait_for(process, lambda before=before: furthest(folder) >= before + 20)
+            process.send_signal(number)
+            said, complaint = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 128 + number
+        assert "Stopped. Run the same command again to go on from the last checkpoint." in complaint
+        assert f"{left.id}: going on from the checkpoint after epoch {kept}." in said
+        assert "put aside after" in said  # a line for a file, where no bars can be drawn
+        (begun,) = [unit for unit in units(folder) if unit.epochs_done]
+        assert begun.kept == begun.epochs_done
+        kept = begun.kept
 
 
 def status(folder: Path) -> str:
@@ -266,34 +283,6 @@ def test_asked_to_stop_it_does_so_at_a_checkpoint(whole: Path, tmp_path: Path) -
         assert listener.epochs in (4, 5)  # the epoch that was being trained is finished, and nothing is trained twice
     assert not outcome.left
     assert_same(tmp_path, whole)
-
-
-def test_a_signal_stops_the_command_at_a_checkpoint_and_loses_nothing(tmp_path: Path) -> None:
-    command, folder = toy_command(tmp_path, epochs=100_000)
-    for attempt, number in enumerate((signal.SIGINT, signal.SIGTERM)):
-        before = furthest(folder)
-        with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            wait_for(process, lambda start=before: furthest(folder) >= start + 5)
-            process.send_signal(number)
-            said, complaint = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 128 + number
-        assert "Stopped. Run the same command again to go on from the last checkpoint." in complaint
-        assert "put aside after" in said  # a line for a file, where no bars can be drawn
-        assert (f"going on from the checkpoint after epoch {before}." in said) == bool(attempt)
-        assert max(unit.kept for unit in units(folder)) == furthest(folder)
-
-
-def test_in_the_background_it_stops_on_sigterm_and_leaves_ctrl_c_to_others(tmp_path: Path) -> None:
-    command, folder = toy_command(tmp_path, epochs=100_000, background=True)
-    with child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        wait_for(process, lambda: furthest(folder) >= 1)
-        process.send_signal(signal.SIGINT)
-        before = furthest(folder)
-        wait_for(process, lambda: furthest(folder) >= before + 20)
-        process.send_signal(signal.SIGTERM)
-        _, complaint = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "Stopped. Run the same command again" in complaint
 
 
 def test_in_several_processes_of_which_one_is_killed(whole: Path, tmp_path: Path) -> None:
@@ -407,16 +396,6 @@ def test_what_an_algorithm_measures_of_its_own_is_recorded_by_name(
     assert by_algorithm["trials"].to_dict() == {"adadelta": 0.0, "ducb": 3.0, "sgd": 0.0}
     assert by_algorithm["mean_lr"].isna().to_dict() == {"adadelta": True, "ducb": False, "sgd": False}
     assert by_algorithm["walked"].isna().to_dict() == {"adadelta": True, "ducb": False, "sgd": True}
-
-
-def test_two_processes_share_the_work(whole: Path, tmp_path: Path) -> None:
-    command, folder = toy_command(tmp_path)
-    with child(command, stdout=subprocess.PIPE) as one, child(command, stdout=subprocess.PIPE) as other:
-        for process in (one, other):
-            process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0
-    assert [len(done) for done in Store.open(folder).provenance().values()] == [1] * 6  # each unit once
-    assert_same(folder, whole)
 
 
 def test_a_study_that_does_not_fit_its_data_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +28,18 @@ def load_digits() -> Dataset:
         1,442 train and 355 test images `(N, 8, 8)`, pixels from 0 to 16.
 
     Raises:
-        DataError: scikit-learn is not installed.
+        DataError: scikit-learn is not installed, or has no digits.
     """
-    try:
-        from sklearn import datasets  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
+    found = find_spec("sklearn")  # it is not imported: that would take longer than to import torch
+    if found is None or found.origin is None:
         raise DataError(
             "The digits are part of scikit-learn, which is not installed. Install it with: pip install scikit-learn."
-        ) from None
-    bundle = datasets.load_digits()
-    images = np.asarray(bundle.images).astype(np.uint8)
-    labels = np.asarray(bundle.target).astype(np.int64)
+        )
+    file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if not file.is_file():
+        raise DataError(f"There are no digits in this scikit-learn: {file} is missing. Install another version of it.")
+    table = np.loadtxt(file, delimiter=",", dtype=np.uint8)  # a row for each image: 64 pixels, then the label
+    images, labels = table[:, :64].reshape(-1, 8, 8), table[:, 64].astype(np.int64)
     test = _rank_within_class(labels) % 5 == 4
     return Dataset(
         name="digits",
