@@ -60,8 +60,10 @@ def test_the_notebook_runs_from_top_to_bottom() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_notebook_is_kept_without_outputs() -> None:
-    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+def test_the_notebook_is_short_and_kept_without_outputs() -> None:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    assert sum(len(cell["source"]) for cell in cells if cell["cell_type"] == "code") < 40
+    for cell in cells:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None
 
