@@ -11,11 +11,8 @@ from measured import FORMS, results, source, table
 
 from hotswap.report.beyond import (
     DECIDING,
-    epoch_grid,
-    error_grid,
     in_groups,
     method,
-    objective_grid,
     prize,
     prize_grid,
     variant_grid,
@@ -24,9 +21,9 @@ from hotswap.report.comparison import PASSES, Comparison, compare, tenth
 from hotswap.report.results import Results
 from hotswap.report.summaries import settings_among
 from hotswap.report.tables import markdown
-from hotswap.report.variants import GROUPS, changes, group_of
+from hotswap.report.variants import GROUPS
 from hotswap.report.write import beyond_figures
-from hotswap.studies import CONFIRMATION, EXTENSIONS, HotSwapFamily
+from hotswap.studies import CONFIRMATION, EXTENSIONS
 
 PRESET = "adam_05_armijo"
 """The family that `hotswap.presets.adam` is."""
@@ -40,23 +37,10 @@ def compared(name: str) -> Comparison:
     return found
 
 
-def varied() -> str:
-    """What each family of the study changes, by group."""
-    every = [family for family in (*EXTENSIONS.families, *EXTENSIONS.set_aside) if isinstance(family, HotSwapFamily)]
-    paper, *families = every
-    rows = [
-        (title, f"`{family.name}`", changes(family, paper))
-        for group, title in GROUPS.items()
-        for family in families
-        if group_of(family, paper) == group
-    ]
-    return table(("", "variant", "with"), rows, left=3)
-
-
 def section() -> str:
-    """The prize, the figures, and the tables."""
+    """The prize, every variant in a row, and the figures."""
     comparison, again = compared(EXTENSIONS.name), compared(CONFIRMATION.name)
-    verdict, groups = prize(comparison), in_groups(comparison)
+    verdict = prize(comparison)
     seeds = ", ".join(map(str, again.seeds))
     parts = [
         "### Is one ahead of all?",
@@ -66,19 +50,14 @@ def section() -> str:
         markdown(prize_grid(prize(again))._replace(title="")),
         "### In a few numbers each",
         markdown(variant_grid(comparison)),
-        "### At equal cost",
+        "### Over cost",
         "![Objective of every variant over that of the paper's algorithm, by batch size](pictures/beyond-ratios.png)",
         method(comparison),
-        *(markdown(objective_grid(comparison, cost)) for cost in comparison.moments),
-        markdown(error_grid(comparison, comparison.moments[-1])),
-        "### Over cost",
-        *(f"![{GROUPS[group]}: objective against cost](pictures/beyond-{group}.png)" for group in groups),
-        "### Epoch by epoch",
-        "Training objective and test error, medians over seeds, whatever an epoch costs.",
+        *(
+            f"![{GROUPS[group]}: objective against cost](pictures/beyond-{group}.png)"
+            for group in in_groups(comparison)
+        ),
     ]
-    for group, families in groups.items():
-        rows = markdown(epoch_grid(comparison, families, ""))
-        parts.append(f'<details markdown="1">\n<summary>{GROUPS[group]}</summary>\n\n{rows}\n</details>')
     parts += [source(name) for name in (EXTENSIONS.name, CONFIRMATION.name)]
     return "\n\n".join(part.strip() for part in parts)
 
@@ -171,9 +150,7 @@ def _cost(rows: pd.DataFrame) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "preset": preset,
     "preset lead": preset_lead,
-    "extensions": varied,
     "extensions results": section,
-    "extensions in short": lambda: markdown(variant_grid(compared(EXTENSIONS.name))),
     "vsgd": vsgd,
     "first decrease": first_decrease,
 }
