@@ -91,8 +91,9 @@ def test_the_source_archive_has_what_a_contributor_needs(archives: dict[str, Pat
             assert name in names, name
 
 
-def test_versions_agree_everywhere() -> None:
+def test_versions_agree_everywhere_and_the_changelog_is_short() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert all(len(section.split()) < 1_500 for section in changelog.split("\n## "))
     assert re.findall(r"^## ([\d.]+)", changelog, re.MULTILINE)[0] == __version__
     assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
