@@ -1,18 +1,12 @@
-"""What each process does in the tests of several: run as a script with its rank, its world and a folder.
-
-It reads tasks, a line each with a name and a folder for its files, and answers with a line of what it found.
-"""
+"""What each process does in the tests of several: tasks that get its rank, the world and a folder for their files."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -474,36 +468,19 @@ def dead(rank: int, world: int, folder: Path) -> dict[str, Any]:
 
 
 TASKS: dict[str, Task] = {
-    "ddp": ddp,
-    "raising": raising,
-    "ddp_buffers": ddp_buffers,
-    "ddp_function": ddp_function,
-    "fsdp": fsdp,
-    "slope": slope,
-    "fewer": fewer,
-    "flattened": flattened,
-    "nan": nan,
-    "accumulated": accumulated,
-    "fsdp_accumulated": fsdp_accumulated,
-    "dead": dead,
+    task.__name__: new_objects_only()(task)
+    for task in (
+        ddp,
+        raising,
+        ddp_buffers,
+        ddp_function,
+        fsdp,
+        slope,
+        fewer,
+        flattened,
+        nan,
+        accumulated,
+        fsdp_accumulated,
+        dead,
+    )
 }
-
-
-def main() -> None:
-    rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # whatever else is printed is no answer
-        torch.set_num_threads(1)
-        store = dist.FileStore(str(folder / "store"), world)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=300))
-        for line in sys.stdin:
-            task, place = json.loads(line)
-            with new_objects_only():
-                found = TASKS[task](rank, world, Path(place))
-            print(json.dumps(found), file=answers, flush=True)
-        dist.destroy_process_group()
-    os._exit(0)  # torch's threads sometimes abort an interpreter that ends in its own time
-
-
-if __name__ == "__main__":
-    main()
