@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from hotswap import Armijo, BothWays, FirstDecrease, HotSwap, HotSwapSGD, NoSearch, log_grid
+from hotswap import Armijo, FirstDecrease, HotSwap, HotSwapSGD, log_grid
 from hotswap.optim.moves import Exact, GradientMove, LinearMove
 from tests.optim.helpers import move_of
 from tests.problems import network
@@ -138,31 +138,6 @@ def test_it_asks_for_more_than_any_decrease() -> None:
 
     assert taken(FirstDecrease()) == 1.9
     assert taken(Armijo()) == 0.9
-
-
-@pytest.mark.parametrize("search", [Armijo(), Armijo(0.5), BothWays()], ids=repr)
-def test_it_trains(search: Any) -> None:
-    problem = network(steps=300)
-    parameter = nn.Parameter(torch.from_numpy(problem.theta.copy()))
-    optimizer = HotSwapSGD([parameter], search=search)
-    losses = [float(optimizer.step(lambda batch=batch: problem.loss(parameter, batch))) for batch in problem.batches]
-    assert sum(losses[-30:]) < 0.8 * sum(losses[:30])
-
-
-def test_without_a_search_the_proposal_is_taken() -> None:
-    parameter = nn.Parameter(START.clone())
-    optimizer = HotSwapSGD([parameter], [0.25], search=NoSearch(), check_closure=False)
-    calls: list[int] = []
-
-    def closure() -> Tensor:
-        calls.append(1)
-        return 0.5 * (A * parameter.square()).sum()
-
-    optimizer.step(closure)
-    assert len(calls) == 1
-    assert optimizer.last_step is not None
-    assert (optimizer.last_step.arm, optimizer.last_step.trials) == (0, ())
-    torch.testing.assert_close(parameter.detach(), START - 0.25 * A * START)
 
 
 @pytest.mark.gpu

@@ -35,31 +35,6 @@ def test_the_documented_way() -> None:
     assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
 
 
-def test_a_closure_with_its_own_backward_takes_the_same_steps_and_warns_once() -> None:
-    ours, theirs = model(), model()
-    documented, torch_style = HotSwapSGD(ours.parameters()), HotSwapSGD(theirs.parameters())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for batch in batches(60):
-            documented.step(loss_of(ours, batch))
-
-            def closure(batch: tuple[torch.Tensor, torch.Tensor] = batch) -> torch.Tensor:
-                torch_style.zero_grad(set_to_none=False)  # in place, over whatever gradient is there
-                loss = loss_of(theirs, batch)()
-                loss.backward()
-                return loss
-
-            torch_style.step(closure)
-            assert documented.last_step == torch_style.last_step
-            for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-                assert torch.equal(a.grad, b.grad)  # type: ignore[arg-type]  # of the start point, not of a trial
-    assert same(weights(ours), weights(theirs))
-    mine = [w for w in caught if w.category is HotSwapWarning]
-    assert len(mine) == 1
-    assert "every trial then pays for a backward pass" in str(mine[0].message)
-    assert mine[0].filename == __file__
-
-
 def test_a_closure_with_its_own_backward_may_return_a_float() -> None:
     net = model()
     optimizer = HotSwapSGD(net.parameters())
@@ -83,7 +58,7 @@ def test_what_comes_with_the_gradient_pass_is_kept_without_its_graph() -> None:
 
     def closure() -> tuple[torch.Tensor, dict[str, object]]:
         scores = net(batch[0])
-        return cross_entropy(scores, batch[1]), {"scores": scores, "more": [(scores, 1)], "name": "x"}
+        return cross_entropy(scores, batch[1]), {"scores": scores, "more": [(scores, 1)], "name": "x", "none": None}
 
     optimizer.step(closure)
     aux = optimizer.last_step.aux  # type: ignore[union-attr]
@@ -91,7 +66,11 @@ def test_what_comes_with_the_gradient_pass_is_kept_without_its_graph() -> None:
     assert torch.equal(aux["scores"], at_start)
     assert not aux["scores"].requires_grad
     assert not aux["more"][0][0].requires_grad
-    assert aux["name"] == "x"
+    assert aux["more"][0][1:] == (1,)
+    assert (aux["name"], aux["none"]) == ("x", None)
+    marker = object()
+    optimizer.step(lambda: (loss_of(net, batch)(), marker))
+    assert optimizer.last_step.aux is marker  # type: ignore[union-attr]
 
 
 def test_in_trial() -> None:
@@ -201,30 +180,32 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("clears", ["no", "to none", "in place", "own backward"])
+@pytest.mark.parametrize("clears", ["no", "to none", "in place", "own backward", "own backward, in place"])
 def test_closures_may_clear_gradients_as_they_like(kind: str, clears: str) -> None:
-    """The gradient of the start point is what is used, whatever a trial does to `.grad`."""
+    """The gradient of the start point is what is used, whatever a trial does to `.grad`. Backwards are warned of."""
     ours, theirs = model(), model()
     plain, clearing = KINDS[kind](ours.parameters()), KINDS[kind](theirs.parameters())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HotSwapWarning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HotSwapWarning)
         for batch in batches(45):
             plain.step(loss_of(ours, batch))
 
             def closure(batch: Any = batch) -> torch.Tensor:
-                if clears in ("to none", "in place"):
-                    clearing.zero_grad(set_to_none=clears == "to none")
+                if clears != "no":
+                    clearing.zero_grad(set_to_none="in place" not in clears)
                 loss = loss_of(theirs, batch)()
-                if clears == "own backward":
-                    clearing.zero_grad()
+                if "own backward" in clears:
                     loss.backward()
                 return loss
 
             clearing.step(closure)
             assert plain.last_step == clearing.last_step
             for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-                assert torch.equal(a.grad, b.grad)  # type: ignore[arg-type]
+                assert torch.equal(a.grad, b.grad)  # type: ignore[arg-type]  # of the start point, not of a trial
     assert same(weights(ours), weights(theirs))
+    assert len(caught) == ("own backward" in clears)
+    assert all("every trial then pays for a backward pass" in str(warning.message) for warning in caught)
+    assert all(warning.filename == __file__ for warning in caught)
 
 
 @pytest.mark.parametrize("to_none", [True, False])
@@ -339,11 +320,3 @@ def test_a_closure_that_raises_in_a_trial_leaves_everything_as_it_was(kind: str)
         assert str(optimizer.state_dict()["state"]) == state
     assert not hotswap.in_trial()
     optimizer.step(loss_of(net, batch))  # and it goes on
-
-
-def test_other_objects_beside_the_loss_come_back_as_they_are() -> None:
-    net = model()
-    optimizer = HotSwapSGD(net.parameters())
-    marker = object()
-    optimizer.step(lambda: (loss_of(net, batches(1)[0])(), marker))
-    assert optimizer.last_step.aux is marker  # type: ignore[union-attr]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -37,7 +35,6 @@ from tests.optim.helpers import (
     noisy,
     own_entry,
     same,
-    through_a_file,
     train,
     weights,
 )
@@ -365,16 +362,6 @@ def test_gradients_from_before_are_still_noticed() -> None:
             optimizer.step(closure)
 
 
-def test_step_hooks_run_once() -> None:
-    net = model()
-    optimizer = HotSwapSGD(net, [0.1], search=NoSearch())
-    calls: list[str] = []
-    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
-    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
-    optimizer.step(loss_of(net, batches(1)[0]))
-    assert calls == ["before", "after"]
-
-
 # --- losses that cannot be judged -------------------------------------------------------------------------------------
 
 
@@ -395,37 +382,6 @@ def test_a_loss_that_cannot_be_judged_is_refused_and_nothing_moves(loss: float, 
 
 
 # --- stopping and going on --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("after", [1, 11])  # in the middle of a stretch without a search
-@pytest.mark.parametrize("build", BUILDS)
-def test_resumes_exactly(build: str, after: int) -> None:
-    data, net = batches(after + 15), model()
-    optimizer = BUILDS[build](net)
-    train(net, optimizer, data[:after])
-    saved = through_a_file({"model": net.state_dict(), "optimizer": optimizer.state_dict()})
-    expected = train(net, optimizer, data[after:])
-    again = model(seed=9)
-    resumed = BUILDS[build](again)
-    train(again, resumed, batches(4, seed=5))
-    again.load_state_dict(saved["model"])
-    resumed.load_state_dict(saved["optimizer"])
-    assert repr(train(again, resumed, data[after:])) == repr(expected)  # NaN is not itself
-    assert same(weights(again), weights(net))
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["deep", "pickle"]
-)
-@pytest.mark.parametrize("build", BUILDS)
-def test_copies_go_their_own_way_and_the_same(build: str, copied: Callable[[Any], Any]) -> None:
-    data, net = batches(20), model()
-    optimizer = BUILDS[build](net)
-    train(net, optimizer, data[:8])
-    twin_net, twin = copied((net, optimizer))
-    expected = train(net, optimizer, data[8:])
-    assert repr(train(twin_net, twin, data[8:])) == repr(expected)
-    assert same(weights(twin_net), weights(net))
 
 
 def test_a_checkpoint_of_searches_in_every_step_goes_on_with_fewer() -> None:

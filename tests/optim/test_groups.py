@@ -87,16 +87,6 @@ def test_the_first_groups_rate_must_be_a_scale(lr: float) -> None:
         HotSwap(torch.optim.SGD(model().parameters(), lr=lr))
 
 
-def test_step_hooks_run_once_per_step() -> None:
-    net = model()
-    optimizer = HotSwapSGD(net.parameters())
-    calls: list[str] = []
-    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
-    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
-    optimizer.step(loss_of(net, batches(1)[0]))
-    assert calls == ["before", "after"]
-
-
 def test_complex_parameters() -> None:
     parameter = nn.Parameter(torch.tensor([1 + 2j, -0.5j]))
     optimizer = HotSwapSGD([parameter], lr=[10.0, 0.1])

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hotswap import Arms, Bandit, CheckpointError, DiscountedUCB, FactoredBandit, HotSwap, NoSearch, SettingError
+from hotswap import Arms, Bandit, CheckpointError, DiscountedUCB, FactoredBandit, HotSwap
 from hotswap.optim.moves import REFUSED_BASES
-from tests.optim.helpers import batches, loss_of, model, own_entry, same, through_a_file, train, weights
+from tests.optim.helpers import batches, loss_of, model, own_entry, train, weights
 
 OTHERS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.5, "dampening": 0.1, "weight_decay": 0.1},
@@ -100,16 +100,6 @@ def test_arms_over_it_and_the_rate_learn(base: str, name: str) -> None:
     assert all(row.count > 0 for row in optimizer.statistics())
 
 
-def test_an_unknown_name_lists_what_there_is() -> None:
-    net = model()
-    with pytest.raises(SettingError, match="it has betas, eps, lr, weight_decay, and there are setters for dropout"):
-        HotSwap(
-            torch.optim.Adam(net.parameters()),
-            {"lr": [0.1], "momentum": [0.5], "dropout": [0.1]},
-            setters={"dropout": lambda _: None},
-        )
-
-
 def factored(net: nn.Module, **settings: Any) -> HotSwap:
     """Arms over two rates and three momenta: one bandit for all six combinations would have six statistics."""
     base = torch.optim.SGD(net.parameters(), lr=1.0)
@@ -147,21 +137,6 @@ def test_what_is_said_of_a_combination_is_what_is_known_of_its_values() -> None:
     assert printed[0].split() == ["arm", "momentum", "lr", "count", "mean", "reward", "index"]
     assert sum("<- largest index" in line for line in printed) == 1
     assert "FactoredBandit" in repr(optimizer)
-
-
-@pytest.mark.parametrize("after", [1, 4, 30])  # while the first axis begins, while the second one does, and long after
-@pytest.mark.parametrize("settings", [{}, {"search": NoSearch()}, {"search_every": 3}], ids=["all", "none", "third"])
-def test_one_bandit_for_each_hyperparameter_resumes_exactly(settings: dict[str, Any], after: int) -> None:
-    net, other = model(), model(seed=9)
-    optimizer, resumed = factored(net, **settings), factored(other, **settings)
-    train(net, optimizer, batches(after))
-    train(other, resumed, batches(5, seed=7))
-    saved = through_a_file({"model": net.state_dict(), "optimizer": optimizer.state_dict()})
-    other.load_state_dict(saved["model"])
-    resumed.load_state_dict(saved["optimizer"])
-    data = batches(15, seed=3)
-    assert repr(train(other, resumed, data)) == repr(train(net, optimizer, data))  # NaN is not itself
-    assert same(weights(other), weights(net))
 
 
 def test_a_checkpoint_of_one_bandit_for_all_combinations_is_refused() -> None:

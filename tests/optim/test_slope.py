@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hotswap import ClosureError, HotSwap, HotSwapSGD, in_trial, log_grid
+from hotswap import HotSwap, HotSwapSGD, in_trial, log_grid
 from hotswap.optim import moves as module
 from hotswap.optim.moves import Exact, GradientMove, LinearMove
 from tests.optim.helpers import DEVICES, batches, loss_of, model, move_of
@@ -195,9 +195,3 @@ def test_candidates_that_overflow_promise_nothing() -> None:
     optimizer.step(lambda: 1e5 * parameter.sum())
     assert not math.isfinite(told[0])
     assert parameter.tolist() == [1.0, 1.0]
-
-
-def test_there_is_nothing_to_expect_before_a_trial() -> None:
-    optimizer = HotSwapSGD([nn.Parameter(torch.ones(2))])
-    with optimizer._trials as probe, pytest.raises(ClosureError, match=r"call loss_at\(\) before"):
-        probe.expected_decrease()

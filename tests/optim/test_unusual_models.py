@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import weight_norm
 
-from hotswap import ClosureError, HotSwap, HotSwapSGD, HotSwapWarning, UnsupportedError
+from hotswap import Backtracking, ClosureError, HotSwap, HotSwapSGD, HotSwapWarning, NoSearch, Search, UnsupportedError
 
 
 def data(seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -234,10 +234,11 @@ def test_a_base_around_another_optimizer_is_refused() -> None:
         HotSwap(base)
 
 
+@pytest.mark.parametrize("search", [Backtracking(), NoSearch()])
 @pytest.mark.parametrize("kind", ["pre", "post"])
-def test_a_hook_on_the_base_is_refused_and_one_on_the_whole_runs_once_a_step(kind: str) -> None:
+def test_a_hook_on_the_base_is_refused_and_one_on_the_whole_runs_once_a_step(kind: str, search: Search) -> None:
     model, runs = nn.Linear(6, 3), []
-    optimizer = HotSwap(torch.optim.Adam(model.parameters()))
+    optimizer = HotSwap(torch.optim.Adam(model.parameters()), search=search)
     getattr(optimizer, f"register_step_{kind}_hook")(lambda *_: runs.append(1))
     optimizer.step(loss_of(model))
     assert runs == [1]
@@ -279,23 +280,6 @@ def test_a_penalty_on_gradients_says_where_they_are_enabled() -> None:
             return penalty()
 
     assert HotSwapSGD(model.parameters()).step(enabled) > 0
-
-
-def test_what_comes_beside_the_loss_keeps_its_type_and_loses_its_graph() -> None:
-    model = nn.Linear(6, 3)
-    optimizer, (x, y) = HotSwapSGD(model.parameters()), data()
-
-    def closure() -> tuple[Tensor, Any]:
-        scores = model(x)
-        return cross_entropy(scores, y), {"scores": [scores], "pair": (scores, "text"), "none": None}
-
-    optimizer.step(closure)
-    assert optimizer.last_step is not None
-    aux: Any = optimizer.last_step.aux
-    assert not aux["scores"][0].requires_grad
-    assert not aux["pair"][0].requires_grad
-    assert aux["pair"][1:] == ("text",)
-    assert aux["none"] is None
 
 
 class Pair(Tensor):

@@ -136,11 +136,6 @@ def test_the_rate_of_a_group_is_one_number(rate: Any) -> None:
     assert len(optimizer.param_groups) == 1
 
 
-def test_rates_in_words_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"lr has the value '0\.1', which is not a number"):
-        HotSwapSGD(model().parameters(), lr=["0.1"])  # type: ignore[list-item]
-
-
 def test_a_scheduler_from_before_goes_on_scaling() -> None:
     net = model()
     base = torch.optim.SGD(net.parameters(), lr=0.3)

@@ -47,6 +47,7 @@ BATCH = batches(1)[0]
         ({"seed": 1.5}, r"HotSwapSGD\(seed=1\.5\): seed must be a whole number of 64 bits"),
         ({"seed": 2**63}, r"seed must be a whole number of 64 bits"),
         ({"lr": 0.1}, r"lr is what rates there are to choose from, not one of them; leave it out for 33"),
+        ({"lr": ["0.1"]}, r"lr has the value '0\.1', which is not a number"),
         ({"lr": "auto"}, r"give those to choose from, such as hotswap\.log_grid\(1, 1e-3, 7\)"),
         ({"momentum": [0.0, 0.9]}, r"momentum must be a number; to swap it too, write HotSwap\("),
         ({"loss_scale": "dynamic"}, "loss_scale must be finite and at least 1"),
