@@ -267,11 +267,13 @@ class HotSwap(Optimizer):
         if pace.every != 1:
             state = pace.follow(state, loss)
         if pace.when == "unsure":
-            self._tell(told)
-            told = None
+            if told is not None:
+                memory.catch_up(self.bandit, self.reward, told)
+                told = None
             unsure = bool(self.bandit.unsure(self._propose().state)[0])
         if pace.every == 1 or pace.due(state, unsure):
-            self._tell(told)
+            if told is not None:
+                memory.catch_up(self.bandit, self.reward, told)
             return Decision(loss, self._propose(), None, state)
         if apart:
             self._check_loss(loss, "the start point")
@@ -287,14 +289,6 @@ class HotSwap(Optimizer):
             arm, state = self.bandit.propose(memory.bandit)
             known = memory.proposal = Proposal(self.bandit, arm.item(), state)
         return known
-
-    def _tell(self, told: Told | None) -> None:
-        """Tell the bandit the outcome of an arm, where one is known, before it proposes."""
-        if told is not None:
-            memory = self._memory
-            memory.catch_up(self.bandit, self.reward)
-            memory.tell(self.bandit, told.arm, float(self.reward.grant(told.scale, told.before, told.after)))
-            memory.untried = memory.proposal = None
 
     def _take(self, trials: Trials, decision: Decision) -> int | None:
         """Take the arm that a search chooses, or one without trying it; None for no step."""

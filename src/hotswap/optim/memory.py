@@ -82,18 +82,21 @@ class Memory:
     search_with: tuple[Closure, Tensor | float] | None = None
     """A trial closure for the next step without arguments, and its loss at the start point."""
 
-    def catch_up(self, bandit: Bandit, reward: Reward) -> None:
-        """Let the bandit learn of the steps that it has missed.
+    def catch_up(self, bandit: Bandit, reward: Reward, told: Told | None = None) -> None:
+        """Let the bandit learn of the steps that it has missed, and then of an arm that it is told of.
 
         A step that applies the values in force needs no proposal. Time passes for the bandit all the same, and the arm
         has a reward. Done for many steps together, that takes a fraction of the time that it takes in each.
         """
-        for told in self.missed:
-            if told is not None:
-                self.tell(bandit, told.arm, float(reward.grant(told.scale, told.before, told.after)))
+        for missed in self.missed:
+            if missed is not None:
+                self._tell(bandit, reward, missed)
             self.bandit = bandit.propose(self.bandit)[1]
+        if told is not None:
+            self._tell(bandit, reward, told)
+            self.untried = None
         self.missed, self.proposal = [], None
 
-    def tell(self, bandit: Bandit, arm: int, reward: float) -> None:
-        """Let the bandit learn the reward of an arm."""
-        self.bandit = bandit.observe(self.bandit, [[arm]], [[reward]])
+    def _tell(self, bandit: Bandit, reward: Reward, told: Told) -> None:
+        worth = float(reward.grant(told.scale, told.before, told.after))
+        self.bandit = bandit.observe(self.bandit, [[told.arm]], [[worth]])

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -140,7 +140,8 @@ class Trials:
         """Whether the closure has raised at a trial of this step, in this process."""
         self._given: Tensor | float | None = None
         """The loss at the start point, with the values in force, as the user says."""
-        self._trial_closure: Closure = _no_closure
+        self._trial_closure: Any = None
+        """Judges the trials; None while there was no gradient pass."""
         self._needs_grad = False
         """Whether the trial closure runs a backward of its own."""
         self._parameters: list[Tensor] = []
@@ -176,7 +177,7 @@ class Trials:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.is_open = False
-        self._trial_closure, self._start, self._given = _no_closure, None, None  # they hold tensors
+        self._trial_closure, self._start, self._given = None, None, None  # they hold tensors
         if kind is not None:
             self._reader.forget()
         try:
@@ -321,8 +322,7 @@ class Trials:
 
     def expected_decrease(self) -> float:
         """⟨g, θ − θ′⟩ for the latest trial's θ′, as all processes see it; see `Move.expected`."""
-        if self._arm is None:
-            raise ClosureError("There is no trial yet whose decrease could be expected: call loss_at() before.")
+        assert self._arm is not None  # there was a trial
         return self.move.expected(self._arm)
 
     def take(self, arm: int | None) -> None:
@@ -441,7 +441,3 @@ class Trials:
         found = [local(p.grad) for p in self.parameters() if p.grad is not None]
         values = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found]
         return any(bool(gradient.any()) for gradient in values)
-
-
-def _no_closure() -> object:
-    raise ClosureError("There is no closure to evaluate yet: call gradient_pass() before loss_at().")
