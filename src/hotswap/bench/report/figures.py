@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from hotswap.bench.methods import FIRST
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report.methods import appearances, label, three_digits, title_of
 from hotswap.bench.runs import PERCENTS, Result
 from hotswap.bench.scores import Key, Score, curve, overall, profile, untrained
-from hotswap.report.figures.style import DASHES, LINES, MARKERS, error_axis, objective_axis, styled
+from hotswap.report.figures.style import DASHES, LINES, MARKERS, error_axis, objective_axis, set_ticks, styled
 from hotswap.report.looks import Appearance
 
 __all__ = ["draw_overview", "draw_profile", "draw_workload"]
@@ -77,9 +75,7 @@ def draw_workload(workload: str, runs: dict[Key, list[Result]]) -> Figure | None
             ylim=(0.93 * lowest, 1.05 * highest),
         )
         axes.set(title=title, xlabel="% of the budget, in forward-and-backward passes", ylabel=measured)
-        axes.xaxis.set_major_locator(FixedLocator([1, 2, 5, 10, 20, 30, 50, 100]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        set_ticks(axes.xaxis, [1, 2, 5, 10, 20, 30, 50, 100])
         (error_axis if measured.endswith("error") else objective_axis)(axes.yaxis)
         handles = [line for _, line in sorted(ends, key=lambda pair: pair[0])]
         figure.legend(handles=handles, loc="outside right upper", title="at the end", fontsize=7.5, handlelength=2.8)
@@ -121,10 +117,8 @@ def draw_overview(scores: Sequence[Score]) -> Figure | None:
         axes = figure.subplots()
         for place, row in enumerate(rows):
             own = [s for s in scores if (s.method, s.configuration) == (row.method, FIRST) and not math.isnan(s.ratio)]
-            ratios, colour = (
-                [score.ratio for score in own],
-                drawn[row.method].look.colour if row.method in ours else GREY,
-            )
+            ratios = [score.ratio for score in own]
+            colour = drawn[row.method].look.colour if row.method in ours else GREY
             axes.plot([min(ratios), max(ratios)], [place, place], color=colour, linewidth=1, alpha=0.35)
             for score in own:
                 face = "white" if score.marked else colour
@@ -147,15 +141,9 @@ def draw_overview(scores: Sequence[Score]) -> Figure | None:
             title=f"Scores on {count} workload{'s' if count > 1 else ''}, and their geometric mean",
             xlabel="validation measure at the end over the tuned reference's: 1 is as good as tuned, left is better",
         )
-        _axis_of_scores(axes.xaxis)
+        set_ticks(axes.xaxis, TICKS)
         axes.grid(visible=False, axis="y")
     return figure
-
-
-def _axis_of_scores(axis: Axis) -> None:
-    axis.set_major_locator(FixedLocator(TICKS))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def draw_profile(scores: Sequence[Score]) -> Figure | None:
@@ -180,7 +168,7 @@ def draw_profile(scores: Sequence[Score]) -> Figure | None:
             xlabel="τ: the validation measure at the end over the tuned reference's",
             ylabel=f"share of {count} workload{'s' if count > 1 else ''} with a score of at most τ",
         )
-        _axis_of_scores(axes.xaxis)
+        set_ticks(axes.xaxis, TICKS)
         best = sorted(handles, key=lambda name: -float(np.mean(shares[name])))
         figure.legend(
             handles=[handles[name] for name in best], loc="outside right upper", fontsize=7.5, handlelength=2.8

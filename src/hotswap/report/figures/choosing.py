@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from hotswap.report.figures.style import line_styles, spread, styled
+from hotswap.report.figures.style import line_styles, percents, spread, styled
 from hotswap.report.looks import Appearance, Looks
 from hotswap.report.results import Results
 from hotswap.report.summaries import chosen, rates_of, trials_per_step
@@ -50,7 +49,7 @@ def draw_choices(results: Results) -> Figure | None:
         if len(names) > MOST:
             figure.suptitle(f"The first {MOST} of {len(names)} that choose; the page has all", x=0.01, ha="left")
         bar = figure.colorbar(picture, ax=grid[:, :count], location="bottom", shrink=0.4, aspect=40)
-        bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        bar.ax.xaxis.set_major_formatter(percents)
         bar.set_label("steps of an epoch in which a rate was taken")
     return figure
 
@@ -115,11 +114,11 @@ def _panel(axes: Axes, curve: Tuning, tuned: Appearance, reference: Appearance) 
         axes.plot(tried, found.expected, color=line, linewidth=1.8, label=name)
     across = f"k, settings of {tuned.label} that were trained"
     axes.set(xscale="log", title=NAMES[curve.measure], xlabel=across, xlim=(1, None))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter("{x:g}")
     if curve.measure == "test_error":
         worst = max(float(curve.levels.max()), float(curve.expected[min(4, len(tried) - 1)]))
         axes.set_ylim(0.97 * min(curve.expected[-1], curve.levels.min()), 1.25 * worst)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+        axes.yaxis.set_major_formatter(percents)
     elif (curve.expected > 0).any():
         axes.set_yscale("log")
     values = curve.levels if curve.measure == "test_error" else curve.levels[curve.levels > 0]

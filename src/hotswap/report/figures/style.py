@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import style
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 __all__ = [
@@ -21,7 +21,9 @@ __all__ = [
     "error_axis",
     "line_styles",
     "objective_axis",
+    "percents",
     "save",
+    "set_ticks",
     "shade",
     "spread",
     "styled",
@@ -49,28 +51,36 @@ def shade(colour: str, number: int) -> str:
     return "#" + "".join(f"{round((1 - share) * part + share * towards):02x}" for part in parts)
 
 
+def set_ticks(axis: Axis, places: Iterable[float], text: str | Callable[[float, float], str] = "{x:g}") -> None:
+    """Ticks at these places, with numbers in this form, and none between."""
+    axis.set_major_locator(FixedLocator(list(places)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(text)
+
+
+def percents(value: float, _: float) -> str:
+    """A tick of an axis of error rates."""
+    return f"{100 * value:.3g} %"
+
+
 def error_axis(axis: Axis) -> None:
     """Ticks of a logarithmic axis of error rates: round percentages, as many as the range needs."""
     low, high = axis.get_view_interval()
     ticks = [step * 10.0**power for power in (-4, -3, -2, -1) for step in (1, 1.5, 2, 3, 5)] + [0.9]
     inside = [tick for tick in ticks if low <= tick <= high]
-    if len(inside) < 3:
-        inside = [
-            float(tick) for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high
-        ]
-    axis.set_major_locator(FixedLocator(inside))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    set_ticks(axis, inside if len(inside) >= 3 else _round_numbers(low, high, 5), percents)
 
 
 def objective_axis(axis: Axis) -> None:
     """Ticks of a logarithmic axis of losses: powers of ten, or a few round numbers where it has hardly one of them."""
     low, high = axis.get_view_interval()
     if high < 20 * low:
-        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high)
-        axis.set_major_locator(FixedLocator([float(tick) for tick in ticks if low <= tick <= high]))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        set_ticks(axis, _round_numbers(low, high, 4), "{x:.3g}")
+
+
+def _round_numbers(low: float, high: float, count: int) -> list[float]:
+    ticks = MaxNLocator(count, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [float(tick) for tick in ticks if low <= tick <= high]
 
 
 def spread(places: NDArray[np.float64], gap: float) -> NDArray[np.float64]:

@@ -13,12 +13,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from hotswap.report.beyond import Prize
 from hotswap.report.comparison import Comparison
-from hotswap.report.figures.style import LINES, MARKERS, styled
+from hotswap.report.figures.style import LINES, MARKERS, set_ticks, styled
 from hotswap.report.looks import PALETTE
 from hotswap.report.variants import GROUPS, group_of, readable
 from hotswap.studies.algorithms import ALGORITHMS
@@ -103,9 +103,7 @@ def _ticks(axes: Axes, moments: Sequence[int]) -> None:
     """The moments at which all are compared, and the powers of ten that do not touch them."""
     tens = [10.0**power for power in range(int(np.log10(moments[-1])) + 1)]
     free = [ten for ten in tens if all(abs(np.log10(ten / cost)) > 0.25 for cost in moments)]
-    axes.set_xticks(sorted({*free, *map(float, moments)}))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    set_ticks(axes.xaxis, sorted({*free, *map(float, moments)}))
 
 
 def _heights(axes: Axes) -> None:
@@ -122,7 +120,7 @@ def _heights(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=6))
     axes.yaxis.set_minor_locator(NullLocator())
     if few:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        axes.yaxis.set_major_formatter("{x:.3g}")
 
 
 def _legend(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
@@ -173,9 +171,7 @@ def draw_ratios(comparison: Comparison, prize: Prize) -> Figure | None:
         bar = figure.colorbar(
             picture, ax=list(row), location="bottom", shrink=0.75, aspect=45, pad=0.015, extend="both"
         )
-        bar.ax.xaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.5, 1, 2, 5, 10]))
-        bar.ax.xaxis.set_minor_locator(NullLocator())
-        bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        set_ticks(bar.ax.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
         bar.set_label("objective over that of the paper's algorithm: below 1, blue, is lower\n"
                       "framed: ahead of the paper's algorithm, AdaDelta and SGD's best tenth")  # fmt: skip
         bar.outline.set_visible(False)

@@ -35,41 +35,29 @@ function benchLooks(found) {
   for (const { lines } of found.workloads) {
     for (const { method, second } of lines) if (second && off.has(method)) off.add(idOf(method, true));
   }
-  const scope = $("benchmark");
-  const point = (id) => highlight(scope, id);
-  /** Pointing at an element is pointing at its line, wherever that is drawn. */
-  const pointing = (element, id) => {
-    for (const event of ["pointerenter", "focus"]) element.addEventListener(event, () => point(id));
-    for (const event of ["pointerleave", "blur"]) element.addEventListener(event, () => point(null));
-    return element;
-  };
-  return { names, off, idOf, classOf, point, pointing, labelOf: (method) => found.methods[method].label };
+  return { names, off, idOf, classOf, labelOf: (method) => found.methods[method].label };
 }
 
 // ---- Curves by workload, and the profile.
 
 function benchCurves(found, bench) {
-  const { off, idOf, classOf, point, pointing } = bench;
+  const { off, idOf, classOf } = bench;
+  const point = (id) => highlight($("benchmark"), id);
   const shown = found.percents.map((value, i) => i).filter((i) => found.percents[i] > 0); // the axis is logarithmic
   const state = { workload: found.workloads.find(({ name }) => found.scored.includes(name)) ?? found.workloads[0] };
   const hosts = [$("bench-chart"), $("bench-profile")];
   const redraw = () => hosts.forEach((host) => redraws.get(host)?.draw(host));
   const format = (value) => (state.workload.error ? percent(value) : measure(value));
 
-  const inputs = found.workloads.map((workload) => {
-    const checked = workload === state.workload;
-    const input = html("input", { type: "radio", name: "bench-workload", value: workload.name, checked });
-    input.addEventListener("change", () => show(workload));
-    return input;
-  });
-  $("bench-workloads").append(html("fieldset", null, html("legend", null, "Workload"), inputs.map((input, i) =>
-    html("label", null, input, html("span", null, spaced(found.workloads[i].name))))));
-  const choices = {
+  const inputs = choices($("bench-workloads"), "Workload", "radio", found.workloads.map((workload) => (
+    { value: workload.name, text: spaced(workload.name), on: workload === state.workload })),
+  (name) => show(found.workloads.find((workload) => workload.name === name)));
+  const selections = {
     "All": () => off.clear(),
     "Ours and a few": () => benchFew(found, bench),
     "Ours": () => benchFew(found, bench, true),
   };
-  $("bench-choices").append(...Object.entries(choices).map(([text, choose]) => {
+  $("bench-choices").append(...Object.entries(selections).map(([text, choose]) => {
     const button = html("button", { type: "button" }, text);
     button.addEventListener("click", () => { choose(); legend(); redraw(); });
     return button;
@@ -99,7 +87,7 @@ function benchCurves(found, bench) {
       const attributes = { type: "button", "data-line": id, "aria-pressed": pressed, class: classOf(line.method, line.second) };
       const ends = line.unfinished ? ` (${line.unfinished} of ${line.seeds} diverged or raised an error)` : "";
       const texts = each("span", [line.label + ends, format(line.median.at(-1)), score]);
-      const button = pointing(html("button", attributes, texts), id);
+      const button = pointing(html("button", attributes, texts), $("benchmark"), id);
       button.addEventListener("click", () => {
         const on = off.delete(id);
         if (!on) off.add(id);
@@ -236,7 +224,7 @@ const spaced = (name) => name.replaceAll("_", " ");
 
 // ---- Scores over all workloads; sorted by what is pressed.
 
-function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
+function scoreTable(found, { classOf, idOf, labelOf }, { show }) {
   const why = "There are no scores yet: no workload has a tuned reference.";
   if (!found.overall.length) return $("bench-table").append(none(why));
   const at = ({ lines }, method, second = false) => lines.find((line) => line.method === method && line.second === second);
@@ -288,7 +276,7 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
     body.replaceChildren(...placed.map((row) => {
       const name = html("th", { scope: "row", class: row.cls }, html("span", null, breakable(row.label)));
       const cells = columns.map((column) => cell(row, column));
-      return pointing(html("tr", { "data-line": row.id, class: row.cls }, name, cells), row.id);
+      return pointing(html("tr", { "data-line": row.id, class: row.cls }, name, cells), $("benchmark"), row.id);
     }));
   }
 
@@ -312,7 +300,7 @@ function scoreTable(found, { classOf, idOf, pointing, labelOf }, { show }) {
 
 // ---- Ours against the others, and the small print.
 
-function duelTable(found, { names, labelOf, classOf, pointing }) {
+function duelTable(found, { names, labelOf, classOf }) {
   const ours = names.filter((name) => found.duels.some((duel) => duel.ours === name));
   const others = names.filter((name) => found.duels.some((duel) => duel.other === name));
   if (!ours.length) return $("bench-duels").append(none("Ours and others have no scores on the same workloads yet."));
@@ -326,7 +314,7 @@ function duelTable(found, { names, labelOf, classOf, pointing }) {
   const rows = others.map((other) => {
     const name = html("th", { scope: "row", class: classOf(other) }, html("span", null, labelOf(other)));
     const cells = ours.map((one) => cell(found.duels.find((duel) => duel.ours === one && duel.other === other)));
-    return pointing(html("tr", { "data-line": other }, name, cells), other);
+    return pointing(html("tr", { "data-line": other }, name, cells), $("benchmark"), other);
   });
   const title = "On how many workloads ours are ahead";
   const headings = ["of", ...ours.map((name) => breakable(labelOf(name)))];

@@ -23,16 +23,10 @@ function beyondCharts(found) {
   const state = { group: found.groups[0]?.name, size: String(found.sizes[0]) };
   const host = $("beyond-chart");
   const legend = $("beyond-legend");
-  const choice = (name, entries, key) => {
-    const labels = entries.map(({ value, text }) => {
-      const input = html("input", { type: "radio", name, value, checked: value === state[key] });
-      input.addEventListener("change", () => { state[key] = value; draw(host); });
-      return html("label", null, input, html("span", null, text));
-    });
-    $("beyond-controls").append(html("fieldset", null, html("legend", null, name), labels));
-  };
-  choice("Variants", found.groups.map(({ name, title }) => ({ value: name, text: title })), "group");
-  choice("At batch size", found.sizes.map((size) => ({ value: String(size), text: String(size) })), "size");
+  const choice = (heading, key, entries) => choices($("beyond-controls"), heading, "radio",
+    entries.map(([value, text]) => ({ value, text, on: value === state[key] })), (value) => { state[key] = value; draw(host); });
+  choice("Variants", "group", found.groups.map(({ name, title }) => [name, title]));
+  choice("At batch size", "size", found.sizes.map((size) => [String(size), String(size)]));
   const most = 1.15 * found.moments.at(-1);
 
   function lineOf(one, cls) {
@@ -52,9 +46,7 @@ function beyondCharts(found) {
     const lines = [...rivals, ...variants].filter((line) => line && line.ys.some((value) => value > 0));
     legend.replaceChildren(...lines.map((line) => {
       const button = html("button", { type: "button", class: line.cls, "data-line": line.id }, line.name);
-      for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => highlight($("beyond"), line.id));
-      for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => highlight($("beyond"), null));
-      return html("li", null, button);
+      return html("li", null, pointing(button, $("beyond"), line.id));
     }));
     if (!lines.length) return chart.replaceChildren(none("None of these has a finite objective at this batch size."));
     const band = lines.find((line) => line.low);

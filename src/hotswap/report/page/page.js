@@ -114,14 +114,8 @@ function figure1() {
   const wanted = (s) => state.algorithms.has(s.algorithm) && state.batches.has(s.batch);
 
   function controls() {
-    const group = (legend, type, entries, change) => {
-      const labels = entries.map(({ value, text = String(value), on = true, icon }) => {
-        const input = html("input", { type, name: legend, value, checked: on });
-        input.addEventListener("change", () => { change(value, input.checked); update(); });
-        return html("label", null, input, html("span", null, icon, text));
-      });
-      $("controls").append(html("fieldset", null, html("legend", null, legend), labels));
-    };
+    const group = (legend, type, entries, change) =>
+      choices($("controls"), legend, type, entries, (value, on) => { change(value, on); update(); });
     const toggle = (set) => (value, on) => (on ? set.add(value) : set.delete(value));
     const icon = (name) => svg("svg", { viewBox: "-8 -8 16 16", class: classOf(name), "aria-hidden": "true" }, mark(name));
     group("Epoch", "radio", epochs.map((value) => ({ value, on: value === state.epoch })), (epoch) => {
@@ -489,12 +483,8 @@ function choiceCharts() {
   const told = data.choices.filter(({ share, trials }) => Object.keys(share).length || Object.keys(trials).length);
   if (told.length <= FEW) return choicesOf(data.choices);
   const controls = html("form", { id: "choice-controls", class: "controls", onsubmit: "return false" });
-  const labels = told.map((choice, i) => {
-    const input = html("input", { type: "radio", name: "choices", value: choice.algorithm, checked: i === 0 });
-    input.addEventListener("change", () => choicesOf([choice]));
-    return html("label", null, input, html("span", null, nameOf(choice.algorithm)));
-  });
-  controls.append(html("fieldset", null, html("legend", null, "Chosen by"), labels));
+  const entries = told.map(({ algorithm }, i) => ({ value: algorithm, text: nameOf(algorithm), on: i === 0 }));
+  choices(controls, "Chosen by", "radio", entries, (name) => choicesOf(told.filter(({ algorithm }) => algorithm === name)));
   $("heat-legend").before(controls);
   choicesOf([told[0]]);
 }
@@ -619,10 +609,7 @@ function clockCharts() {
   if (!runs.length) return host.append(none(why));
   const names = runs.map((run) => {
     const attributes = { type: "button", class: classOf(run.algorithm), "data-line": run.run };
-    const button = html("button", attributes, run.label);
-    for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => highlight(host, run.run));
-    for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => highlight(host, null));
-    return button;
+    return pointing(html("button", attributes, run.label), host, run.run);
   });
   const charts = html("div", { class: "grid two" });
   const hint = html("span", { class: "screen-only" }, "Point at a line or at a name to see one run in all four panels.");

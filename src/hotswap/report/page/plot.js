@@ -381,6 +381,24 @@ function uncross(labels, spotOf) {
   }
 }
 
+/** Pointing at an element, with pointer or keyboard, is pointing at the lines of this name within a scope. */
+function pointing(element, scope, id) {
+  for (const event of ["pointerenter", "focus"]) element.addEventListener(event, () => highlight(scope, id));
+  for (const event of ["pointerleave", "blur"]) element.addEventListener(event, () => highlight(scope, null));
+  return element;
+}
+
+/** Radio buttons or checkboxes with a heading; returns the inputs. */
+function choices(host, heading, type, entries, change) {
+  const labels = entries.map(({ value, text = String(value), on = true, icon }) => {
+    const input = html("input", { type, name: heading, value, checked: on });
+    input.addEventListener("change", () => change(value, input.checked));
+    return html("label", null, input, html("span", null, icon, text));
+  });
+  host.append(html("fieldset", null, html("legend", null, heading), labels));
+  return labels.map((label) => label.firstChild);
+}
+
 function highlight(scope, id) {
   for (const part of scope.querySelectorAll("[data-line]")) {
     part.classList.toggle("dim", id !== null && part.dataset.line !== id);
