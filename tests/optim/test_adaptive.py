@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hotswap import HotSwap, HotSwapSGD, HotSwapWarning, log_grid
 from hotswap.optim.adaptive import WINDOW
-from tests.optim.helpers import batches, loss_of, model
+from tests.optim.helpers import batches, model, train
 
 SAFE, PAPER = log_grid(1e-2, 1e-6, 17), log_grid()
 
@@ -89,8 +89,7 @@ def test_a_copy_looks_for_itself() -> None:
     net = model()
     optimizer = HotSwap(torch.optim.Adam(net.parameters()))
     twin = copy.deepcopy(optimizer)
-    for batch in batches(3):
-        optimizer.step(loss_of(net, batch))
+    train(net, optimizer, batches(3))
     assert optimizer._memory.top is not None
     assert twin._memory.top is not None
     assert (optimizer._memory.top.steps, twin._memory.top.steps) == (3, 0)

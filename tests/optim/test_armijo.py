@@ -23,7 +23,6 @@ def test_gradient_descent(slope: float) -> None:
         optimizer = HotSwapSGD([parameter], RATES, search=Armijo(slope))
         optimizer.step(lambda p=parameter, a=curvature: 0.5 * a * p.square().sum())
         record, largest = optimizer.last_step, 2 * (1 - slope) / curvature
-        assert record is not None
         assert record.arm is not None
         assert RATES[record.arm] <= largest * (1 + 1e-9)
         assert record.arm == 0 or RATES[record.arm - 1] > largest * (1 - 1e-9)
@@ -39,7 +38,6 @@ def test_a_momentum_that_points_uphill_is_never_followed_up() -> None:
     parameter.data.fill_(-0.1)  # beyond the minimum, with a momentum that goes on
     optimizer.step(lambda: 0.5 * parameter.square().sum())
     record = optimizer.last_step
-    assert record is not None
     assert record.arm is None
     assert len(record.trials) == 1  # the sweep is at the second arm
     assert parameter.item() == -0.1
@@ -52,7 +50,6 @@ def test_it_asks_for_more_than_any_decrease() -> None:
         parameter = nn.Parameter(torch.tensor([1.0], dtype=D))
         optimizer = HotSwapSGD([parameter], [1.9, 0.9], search=search)
         optimizer.step(lambda: 0.5 * parameter.square().sum())
-        assert optimizer.last_step is not None
         return float(optimizer.last_step.values["lr"])  # type: ignore[arg-type]
 
     assert taken(FirstDecrease()) == 1.9
@@ -68,5 +65,5 @@ def test_a_gpu_takes_the_same_decisions_as_the_cpu() -> None:
         for parameter, optimizer in zip(parameters, optimizers, strict=True):
             moved = (batch[0].to(parameter.device), batch[1].to(parameter.device))
             optimizer.step(lambda parameter=parameter, moved=moved: problem.loss(parameter, moved))
-        assert optimizers[0].last_step.arm == optimizers[1].last_step.arm  # type: ignore[union-attr]
+        assert optimizers[0].last_step.arm == optimizers[1].last_step.arm
     torch.testing.assert_close(parameters[0].data, parameters[1].data.cpu(), rtol=1e-9, atol=1e-9)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 import hotswap
 from hotswap import ClosureError, HotSwap, HotSwapSGD, HotSwapWarning
-from tests.optim.helpers import batches, loss_of, model, same, weights
+from tests.optim.helpers import batches, loss_of, model, same, train, weights
 
 
 def test_the_documented_way() -> None:
@@ -25,7 +25,6 @@ def test_the_documented_way() -> None:
         losses.append(float(loss))
         assert not loss.requires_grad
         record = optimizer.last_step
-        assert record is not None
         assert record.loss_before == loss.item()
         assert record.loss_after <= record.loss_before
         if record.arm is not None:
@@ -47,7 +46,7 @@ def test_a_closure_with_its_own_backward_may_return_a_float() -> None:
         return loss.item()
 
     with pytest.warns(HotSwapWarning):
-        assert optimizer.step(closure).item() == optimizer.last_step.loss_before  # type: ignore[union-attr]
+        assert optimizer.step(closure).item() == optimizer.last_step.loss_before
 
 
 def test_what_comes_with_the_gradient_pass_is_kept_without_its_graph() -> None:
@@ -61,7 +60,7 @@ def test_what_comes_with_the_gradient_pass_is_kept_without_its_graph() -> None:
         return cross_entropy(scores, batch[1]), {"scores": scores, "more": [(scores, 1)], "name": "x", "none": None}
 
     optimizer.step(closure)
-    aux = optimizer.last_step.aux  # type: ignore[union-attr]
+    aux = optimizer.last_step.aux
     assert isinstance(aux, dict)
     assert torch.equal(aux["scores"], at_start)
     assert not aux["scores"].requires_grad
@@ -70,7 +69,7 @@ def test_what_comes_with_the_gradient_pass_is_kept_without_its_graph() -> None:
     assert (aux["name"], aux["none"]) == ("x", None)
     marker = object()
     optimizer.step(lambda: (loss_of(net, batch)(), marker))
-    assert optimizer.last_step.aux is marker  # type: ignore[union-attr]
+    assert optimizer.last_step.aux is marker
 
 
 def test_in_trial() -> None:
@@ -83,12 +82,12 @@ def test_in_trial() -> None:
         return loss_of(net, batches(1)[0])()
 
     optimizer.step(closure)
-    first = len(optimizer.last_step.trials)  # type: ignore[union-attr]
+    first = len(optimizer.last_step.trials)
     assert seen[0] == (False, True)
     assert set(seen[1:]) == {(True, False)}
-    assert len(seen) == 2 + len(optimizer.last_step.trials)  # type: ignore[union-attr]  # once more, to check the closure
+    assert len(seen) == 2 + len(optimizer.last_step.trials)  # once more, to check the closure
     optimizer.step(closure)
-    assert len(seen) - (2 + first) == 1 + len(optimizer.last_step.trials)  # type: ignore[union-attr]
+    assert len(seen) - (2 + first) == 1 + len(optimizer.last_step.trials)
     assert not hotswap.in_trial()
 
 
@@ -99,7 +98,6 @@ def test_a_trial_closure_judges_on_something_else() -> None:
     judged = loss_of(net, second)().item()
     loss = optimizer.step(loss_of(net, first), trial_closure=loss_of(net, second))
     record = optimizer.last_step
-    assert record is not None
     assert record.loss_before == judged != loss.item()
     assert loss_of(net, second)().item() == record.loss_after < judged
 
@@ -150,15 +148,14 @@ def test_a_step_without_gradients_makes_state_to_load_into(gradients: str) -> No
     assert same(weights(net), before)
     assert len(optimizer.state) == (0 if gradients == "none" else 4)
     optimizer.step(loss_of(net, batches(1)[0]))
-    assert optimizer.last_step.trials  # type: ignore[union-attr]
+    assert optimizer.last_step.trials
 
 
 def test_without_a_closure_the_values_in_force_are_those_of_the_latest_search() -> None:
     net = model()
     optimizer = HotSwapSGD(net.parameters())
-    for batch in batches(40):
-        optimizer.step(loss_of(net, batch))
-    taken = optimizer.last_step.values["lr"]  # type: ignore[union-attr]
+    train(net, optimizer, batches(40))
+    taken = optimizer.last_step.values["lr"]
     assert taken
     known = optimizer.statistics()
     before = weights(net)
@@ -238,7 +235,7 @@ def test_autocast_around_the_step_sees_the_weights_of_each_trial() -> None:
                         return loss_of(net, batch)()
 
                 optimizer.step(closure)
-        losses.append(optimizer.last_step.trials)  # type: ignore[union-attr]
+        losses.append(optimizer.last_step.trials)
     assert losses[0] == losses[1]
     assert len({loss for _, loss in losses[0]}) > 1
 
@@ -256,7 +253,7 @@ def test_autocast_around_the_loop_sees_the_weights_after_the_step() -> None:
                 assert torch.equal(here, net(batch[0]))
             (gradient,) = torch.autograd.grad(here.float().sum(), net[0].weight)
             assert gradient.isfinite().all()
-            taken_back += optimizer.last_step.arm != optimizer.last_step.trials[-1][0]  # type: ignore[union-attr]
+            taken_back += optimizer.last_step.arm != optimizer.last_step.trials[-1][0]
     assert taken_back > 10  # the weights moved once more after the last trial
 
 
@@ -269,7 +266,6 @@ def test_a_trial_does_not_see_casts_of_the_weights_before() -> None:
         loss_of(net, batch)()
         optimizer.step(loss_of(net, batch))
         record = optimizer.last_step
-    assert record is not None
     assert all(loss != record.loss_before for _, loss in record.trials)
     assert len({loss for _, loss in record.trials}) == len(record.trials)
 

@@ -25,7 +25,7 @@ from hotswap import (
     SmoothedUCB,
     ThompsonSampling,
 )
-from tests.optim.helpers import batches, loss_of, model, own_entry, through_a_file, train, weights
+from tests.optim.helpers import batches, model, own_entry, through_a_file, train, weights
 
 Build = Callable[[nn.Module], HotSwap]
 RATES = [1.0, 0.3, 0.1, 0.03]
@@ -188,8 +188,7 @@ def everything(net: nn.Module, optimizer: HotSwap) -> Any:
 
 def used(net: nn.Module, optimizer: HotSwap) -> None:
     """It can be trained on, and what it saves can be loaded."""
-    for x, y in batches(3, seed=4):
-        optimizer.step(loss_of(net, (x, y)))
+    train(net, optimizer, batches(3, seed=4))
     assert 0 <= own_entry(optimizer)["in_force"] < len(optimizer.arms)
     if all(finite(values) for values in optimizer.state.values()):  # it may be told to overflow
         optimizer.load_state_dict(through_a_file(optimizer.state_dict()))
@@ -203,8 +202,7 @@ def finite(values: dict[str, Any]) -> bool:
 def trained(build: Build, seed: int = 0, steps: int = 7) -> tuple[nn.Module, HotSwap]:
     net = model(seed)
     optimizer = build(net)
-    for x, y in batches(steps):
-        optimizer.step(loss_of(net, (x, y)))
+    train(net, optimizer, batches(steps))
     return net, optimizer
 
 
@@ -267,8 +265,7 @@ class Wider(nn.Sequential):
 def test_the_state_of_other_layer_widths_is_refused(name: str) -> None:
     wide = Wider()
     optimizer = BUILDS[name](wide)
-    for x, y in batches(7):
-        optimizer.step(loss_of(wide, (x, y)))
+    train(wide, optimizer, batches(7))
     net, other = trained(BUILDS[name])
     before = everything(net, other)
     with pytest.raises(CheckpointError, match=r"must be of the shape \(.*\), as this model has it, not \("):

@@ -95,7 +95,7 @@ def test_it_searches_when_the_loss_has_risen() -> None:
     marks = []
     for value in offset:
         optimizer.step(lambda value=value: parameter.square().sum() + value)
-        marks.append(bool(optimizer.last_step.trials))  # type: ignore[union-attr]
+        marks.append(bool(optimizer.last_step.trials))
     assert marks == [True, False, False, True, False, False]
 
 
@@ -172,7 +172,7 @@ def test_clipping_and_groups_and_schedulers_hold() -> None:
     optimizer = HotSwapSGD(groups, [0.5], search=NoSearch(), clip_norm=math.sqrt(2.0))
     schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, 0.5, total_iters=1)
     optimizer.step(lambda: 0.5 * (first.square().sum() + second.square().sum()))
-    assert optimizer.last_step.values == {"lr": 0.25}  # type: ignore[union-attr]
+    assert optimizer.last_step.values == {"lr": 0.25}
     torch.testing.assert_close(first.data, torch.tensor([3.0, 4.0]) * (1 - 0.25 / 5), rtol=1e-5, atol=0)
     torch.testing.assert_close(second.data, torch.tensor([3.0, 4.0]) * (1 - 0.025 / 5), rtol=1e-5, atol=0)
     schedule.step()
@@ -186,11 +186,11 @@ def test_a_scale_of_zero_moves_nothing_and_waits_for_no_reward() -> None:
     optimizer.step(loss_of(net, batches(1)[0]))
     assert same(weights(net), before)
     assert len(optimizer.state) == 4  # the momentum has seen the gradient all the same
-    assert optimizer.last_step.arm is None  # type: ignore[union-attr]
+    assert optimizer.last_step.arm is None
     assert own_entry(optimizer)["untried"] is None
     schedule.step()
     optimizer.step(loss_of(net, batches(1)[0]))
-    assert optimizer.last_step.arm == 0  # type: ignore[union-attr]
+    assert optimizer.last_step.arm == 0
 
 
 def test_an_overflow_leaves_the_step_out() -> None:
@@ -198,7 +198,7 @@ def test_an_overflow_leaves_the_step_out() -> None:
     optimizer = HotSwapSGD([parameter], RATES, search=NoSearch(), loss_scale=2.0**127)
     optimizer.step(lambda: (parameter * 100).square().sum())
     assert parameter.item() == 1.0
-    assert optimizer.last_step.arm is None  # type: ignore[union-attr]
+    assert optimizer.last_step.arm is None
     assert own_entry(optimizer)["untried"] is None
 
 
@@ -227,7 +227,7 @@ def test_an_untried_arm_is_rewarded_with_the_loss_of_the_next_step() -> None:
     for arm in range(3):
         assert rows[arm].mean == pytest.approx(math.log(losses[arm]) - math.log(losses[arm + 1]), rel=1e-9)
     assert rows[3].count == 0.5
-    assert own_entry(optimizer)["untried"] == [optimizer.last_step.arm, losses[4]]  # type: ignore[union-attr]
+    assert own_entry(optimizer)["untried"] == [optimizer.last_step.arm, losses[4]]
 
 
 def test_the_scale_of_a_relative_reward_is_that_of_the_step_that_took_the_arm() -> None:
@@ -271,7 +271,7 @@ def test_a_reward_that_is_put_off_has_the_scale_of_its_own_step() -> None:
     losses, tried = [], []
     for offset in [3.0, -5.0, 4.0, -2.0, 7.0]:
         losses.append(optimizer.step(lambda offset=offset: parameter.square().sum() + offset).item())
-        tried += optimizer.last_step.rewards  # type: ignore[union-attr]
+        tried += optimizer.last_step.rewards
     assert len(tried) == 1  # in the first step, the only search
     scale, untried = 0.0, []
     for before, after in pairwise(losses):
@@ -327,7 +327,7 @@ def test_between_searches_a_trial_closure_is_not_evaluated() -> None:
     assert known > 1
     loss = optimizer.step(loss_of(net, batches(1)[0]), trial_closure=other)
     assert len(judged) == known
-    assert optimizer.last_step.loss_before == loss.item()  # type: ignore[union-attr]
+    assert optimizer.last_step.loss_before == loss.item()
 
 
 def test_accumulation_and_pairs_and_own_backwards_work_without_trials() -> None:
@@ -346,7 +346,7 @@ def test_accumulation_and_pairs_and_own_backwards_work_without_trials() -> None:
         optimizers[0].step(accumulate(lambda part: cross_entropy(net(part[0]), part[1]), data))
         optimizers[1].step(lambda: (0.5 * loss_of(twin, data[0])() + 0.5 * loss_of(twin, data[1])(), "aux"))
         optimizers[2].step(own)
-    assert optimizers[1].last_step.aux == "aux"  # type: ignore[union-attr]
+    assert optimizers[1].last_step.aux == "aux"
     for other in (twin, third):
         for a, b in zip(weights(net), weights(other), strict=True):
             torch.testing.assert_close(a, b)

@@ -32,7 +32,6 @@ def test_a_gradient_that_overflows_is_left_out_and_the_scale_shrinks() -> None:
     parameter = nn.Parameter(torch.ones(3))
     optimizer = HotSwapSGD([parameter], momentum=0.9, loss_scale=65536.0)
     optimizer.step(lambda: (parameter.half() * 100).float().sum())
-    assert optimizer.last_step is not None
     assert optimizer.last_step.arm is None
     assert optimizer.last_step.trials == ()
     assert (parameter == 1).all()
@@ -132,7 +131,6 @@ def test_a_gradient_is_clipped_once_however_many_trials_there_are(base: str, mon
     trials = 0
     for step in range(1, 10):
         optimizer.step(lambda: parameter.square().sum())
-        assert optimizer.last_step is not None
         trials += len(optimizer.last_step.trials)
         assert calls == step
     assert trials > 9

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from hotswap import HotSwap, HotSwapSGD, SettingError, log_grid
-from tests.optim.helpers import batches, loss_of, model, same, weights
+from tests.optim.helpers import batches, loss_of, model, same, train, weights
 
 
 def test_a_groups_rate_is_relative_to_the_first_groups_initial_rate() -> None:
@@ -18,7 +18,7 @@ def test_a_groups_rate_is_relative_to_the_first_groups_initial_rate() -> None:
     base = torch.optim.SGD([{"params": [first], "lr": 0.5}, {"params": [second], "lr": 0.05}])
     optimizer = HotSwap(base, {"lr": [0.2]})
     optimizer.step(lambda: first.square().sum() + second.square().sum())
-    assert optimizer.last_step.values == {"lr": 0.2}  # type: ignore[union-attr]
+    assert optimizer.last_step.values == {"lr": 0.2}
     torch.testing.assert_close(first.data, torch.full((2,), 1 - 0.2 * 2.0))
     torch.testing.assert_close(second.data, torch.full((2,), 1 - 0.02 * 2.0))
 
@@ -39,14 +39,14 @@ def test_a_scale_of_zero_moves_and_teaches_nothing() -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: float(t > 0))
     loss = optimizer.step(loss_of(net, batches(1)[0]))
     assert loss.item() > 0
-    assert optimizer.last_step.trials == ()  # type: ignore[union-attr]
-    assert optimizer.last_step.values == {"lr": 0.0}  # type: ignore[union-attr]
+    assert optimizer.last_step.trials == ()
+    assert optimizer.last_step.values == {"lr": 0.0}
     assert same(weights(net), before)
     assert {row.count for row in optimizer.statistics()} == {0.0}
     assert len(optimizer.state) == 4  # the momentum has seen the gradient all the same
     schedule.step()
     optimizer.step(loss_of(net, batches(1)[0]))
-    assert len(optimizer.last_step.trials) > 0  # type: ignore[union-attr]
+    assert len(optimizer.last_step.trials) > 0
 
 
 @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Adam, torch.optim.Adafactor])
@@ -56,8 +56,7 @@ def test_parameters_without_gradient_are_left_alone(base: type[torch.optim.Optim
     frozen.requires_grad_(False)
     optimizer = HotSwap(base([*net.parameters(), unused], lr=0.1), {"lr": log_grid()})  # type: ignore[call-arg]
     kept = frozen.detach().clone()
-    for batch in batches(40):
-        optimizer.step(loss_of(net, batch))
+    train(net, optimizer, batches(40))
     assert torch.equal(frozen, kept)
     assert torch.equal(unused, torch.ones(3))
     assert loss_of(net, batches(1)[0])().item() < 1.0
@@ -70,8 +69,7 @@ def test_a_group_added_later_takes_part() -> None:
     optimizer.add_param_group({"params": [net[2].weight], "lr": 0.5})
     assert len(optimizer.base.param_groups) == 2
     before = net[2].weight.detach().clone()
-    for batch in batches(40):
-        optimizer.step(loss_of(net, batch))
+    train(net, optimizer, batches(40))
     assert not torch.equal(net[2].weight, before)
 
 
@@ -96,7 +94,6 @@ def test_complex_parameters() -> None:
 
 
 def applied(optimizer: HotSwap) -> float:
-    assert optimizer.last_step is not None
     return float(optimizer.last_step.values["lr"])  # type: ignore[arg-type]
 
 

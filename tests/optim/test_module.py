@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwap, HotSwapSGD, HotSwapWarning
 from hotswap.optim import modules
-from tests.optim.helpers import batches, loss_of, noisy, same, weights
+from tests.optim.helpers import batches, loss_of, noisy, same, train, weights
 
 WAYS: dict[str, Callable[[nn.Module], HotSwap]] = {
     "the model in place of parameters": HotSwapSGD,
@@ -57,8 +57,7 @@ def test_steps_are_those_of_parameters_alone() -> None:
         net = noisy()
         optimizer = build(net)
         torch.manual_seed(1)
-        for batch in batches(20):
-            optimizer.step(loss_of(net, batch))
+        train(net, optimizer, batches(20))
         ends.append([*weights(net), *net.buffers(), torch.get_rng_state()])
     assert all(same(end, ends[-1]) for end in ends)
 
@@ -116,5 +115,4 @@ def test_the_switch_for_checking_closures_goes_into_copies(copied: Callable[[Any
     evaluated = 0
     with pytest.warns(HotSwapWarning, match="at the same parameters"):
         optimizer.step(closure)
-    assert optimizer.last_step is not None
     assert evaluated == 2 + len(optimizer.last_step.trials)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 import hotswap
 from hotswap import Backtracking, HotSwap, HotSwapSGD, SettingError, UnsupportedError, log_grid
 from hotswap.optim.moves import LINEAR_BASES, Exact, GradientMove, LinearMove
-from tests.optim.helpers import batches, loss_of, model, move_of, same, take, weights
+from tests.optim.helpers import batches, loss_of, model, move_of, same, take, train, weights
 
 Build = Callable[[Any], torch.optim.Optimizer]
 
@@ -102,7 +102,7 @@ def test_the_base_state_advances_exactly_once_per_step(name: str, linear: bool |
         hot.step(loss_of(net, batch))
         for parameter, other, value in zip(net.parameters(), twin.parameters(), at_start, strict=True):
             other.data.copy_(value)
-            other.grad = parameter.grad.clone()  # type: ignore[union-attr]
+            other.grad = parameter.grad.clone()
         plain.step()
     for parameter, other in zip(net.parameters(), twin.parameters(), strict=True):
         ours, theirs = hot.state[parameter], plain.state[other]
@@ -117,8 +117,8 @@ def test_the_base_state_advances_when_nothing_moves() -> None:
     optimizer = HotSwap(torch.optim.Adam(net.parameters()), {"lr": [1e6, 1e5]})
     for batch in batches(3):
         optimizer.step(loss_of(net, batch))
-        assert optimizer.last_step.arm is None  # type: ignore[union-attr]
-        assert optimizer.last_step.values == {"lr": 0.0}  # type: ignore[union-attr]
+        assert optimizer.last_step.arm is None
+        assert optimizer.last_step.values == {"lr": 0.0}
     assert same(weights(net), before)
     assert {int(state["step"]) for state in optimizer.state.values()} == {3}
 
@@ -150,8 +150,7 @@ def test_an_unknown_base_takes_the_exact_path() -> None:
     net = model()
     optimizer = HotSwap(Halving(net.parameters()))
     assert type(move_of(optimizer)) is Exact
-    for batch in batches(60):
-        optimizer.step(loss_of(net, batch))
+    train(net, optimizer, batches(60))
     assert optimizer.param_groups[0]["count"] == 60
     assert {state["seen"] for state in optimizer.state.values()} == {60}
     assert loss_of(net, batches(1)[0])().item() < 0.9
@@ -197,8 +196,7 @@ class NoRate(torch.optim.Optimizer):
 def test_a_base_without_a_rate() -> None:
     net = model()
     optimizer = HotSwap(NoRate(net.parameters()), {"size": [0.1, 0.01]})
-    for batch in batches(40):
-        optimizer.step(loss_of(net, batch))
+    train(net, optimizer, batches(40))
     assert loss_of(net, batches(1)[0])().item() < 0.9
     assert optimizer.param_groups[0]["size"] == 0.1
 
@@ -210,7 +208,6 @@ def test_a_walk_stays_with_its_setting() -> None:
     for batch in batches(12):
         optimizer.step(loss_of(net, batch))
         record = optimizer.last_step
-        assert record is not None
         assert len({optimizer.arms.values(arm)["momentum"] for arm, _ in record.trials}) == 1
 
 

@@ -51,7 +51,6 @@ def test_any_losses(base: str, losses: list[float], discount: float, search: Sea
             assert torch.equal(bits(parameter), before)
             break
         record = optimizer.last_step
-        assert record is not None
         finite = [loss for _, loss in record.trials if math.isfinite(loss)]
         if record.arm is None:
             assert torch.equal(bits(parameter), before)
@@ -83,7 +82,6 @@ def test_weights_come_back_bit_for_bit_even_from_catastrophic_trials() -> None:
     ):
         for _ in range(5):
             optimizer.step(lambda: net(x).square().mean())
-            assert optimizer.last_step is not None
             assert optimizer.last_step.arm is None
         after = [p.detach().clone().view(torch.int32) for p in net.parameters()]
         assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
@@ -109,5 +107,5 @@ def test_cuda_takes_the_same_decisions_as_the_cpu() -> None:
         for device, parameter, optimizer in zip(devices, parameters, optimizers, strict=True):
             moved = (batch[0].to(device), batch[1].to(device))
             optimizer.step(lambda parameter=parameter, moved=moved: problem.loss(parameter, moved))
-        assert optimizers[0].last_step.arm == optimizers[1].last_step.arm  # type: ignore[union-attr]
+        assert optimizers[0].last_step.arm == optimizers[1].last_step.arm
     torch.testing.assert_close(parameters[0].data, parameters[1].data.cpu(), rtol=1e-9, atol=1e-9)

@@ -31,7 +31,6 @@ class Run:
         for _ in range(steps):
             rows = torch.randint(200, (16,), generator=self.order)
             self.optimizer.step(lambda rows=rows: cross_entropy(self.net(self.x[rows]), self.y[rows]))
-            assert self.optimizer.last_step is not None
             seen.append((self.optimizer.last_step.arm, self.optimizer.last_step.loss_after))
         return seen
 

@@ -61,7 +61,6 @@ def test_the_values_of_the_arm_that_is_taken_stay() -> None:
     taken = {0.0}
     for batch in batches(40):
         optimizer.step(loss_of(net, batch))
-        assert optimizer.last_step is not None
         assert optimizer.last_step.values["dropout"] == net.drop.p
         taken.add(net.drop.p)
     assert taken == {0.5, 0.2, 0.0}
@@ -79,13 +78,12 @@ def test_what_is_evaluated_with_which_value() -> None:
 
     optimizer.step(closure)  # the sweep begins in the row of dropout 0.5; in force is 0.0
     record = optimizer.last_step
-    assert record is not None
     assert seen[0] == (0.0, True)  # the gradient pass has the values in force
     assert seen[1:] == [(0.5, False)] * (1 + len(record.trials))  # the start point once more, and the trials
     assert record.start_evaluations == 1
     optimizer.step(closure)  # in the same row
     expected = 0 if record.arm is not None else 1
-    assert optimizer.last_step.start_evaluations == expected  # type: ignore[union-attr]
+    assert optimizer.last_step.start_evaluations == expected
 
 
 def test_trials_are_compared_with_the_start_point_under_their_own_value() -> None:
@@ -98,7 +96,6 @@ def test_trials_are_compared_with_the_start_point_under_their_own_value() -> Non
     )
     loss = optimizer.step(lambda: parameter.square().sum() + offset[0])
     record = optimizer.last_step
-    assert record is not None
     assert loss.item() == 2.0  # with the offset in force
     assert record.loss_before == 6.0
     assert record.loss_after == pytest.approx(0.64 + 5.0)
@@ -115,8 +112,8 @@ def test_where_nothing_is_taken_the_values_are_set_back() -> None:
         setters={"extra": lambda number: value.__setitem__(0, number)},
     )
     optimizer.step(lambda: parameter.square().sum() + value[0])
-    assert optimizer.last_step.arm is None  # type: ignore[union-attr]
-    assert optimizer.last_step.values == {"lr": 0.0, "extra": 1.0}  # type: ignore[union-attr]
+    assert optimizer.last_step.arm is None
+    assert optimizer.last_step.values == {"lr": 0.0, "extra": 1.0}
     assert value == [1.0]
 
 
@@ -186,7 +183,6 @@ def test_the_direction_is_shared_by_all_rows(base: Any, kind: type) -> None:
     assert type(move_of(optimizer)) is kind
     losses = iter([1.0, 0.9, 0.8, 0.85])  # at the start point, then of arms 0, 1 and 2
     optimizer.step(loss_of(net, batch), trial_closure=lambda: torch.tensor(next(losses)))
-    assert optimizer.last_step is not None
     assert optimizer.last_step.values == {"dropout": 0.5, "lr": 0.1}
     twin.drop.p = 0.0  # which was in force when the gradient was computed
     plain = base(twin.parameters(), lr=0.1)
@@ -288,6 +284,5 @@ def test_a_search_is_told_the_slope_of_the_rate_beside_other_values() -> None:
     )
     for _ in range(4):
         optimizer.step(lambda: 100.0 + parameter.sum())
-        assert optimizer.last_step is not None
         assert len(optimizer.last_step.trials) == 1
         assert optimizer.last_step.arm == optimizer.last_step.start

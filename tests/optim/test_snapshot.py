@@ -72,7 +72,6 @@ def test_generators_and_buffers_end_where_one_forward_leaves_them(base: str, dev
         if state[1] is not None:
             torch.cuda.set_rng_state(state[1])
         optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
-        assert optimizer.last_step is not None
         assert optimizer.last_step.trials
         for (name, ours), theirs in zip(net.named_buffers(), twin.buffers(), strict=True):
             assert torch.equal(ours, theirs), name
@@ -148,7 +147,7 @@ def test_a_hidden_state_beside_the_loss_goes_on_once_a_step() -> None:
         with torch.no_grad():
             expected = closure()[1]
         optimizer.step(closure)
-        hidden = optimizer.last_step.aux  # type: ignore[union-attr]
+        hidden = optimizer.last_step.aux
         assert all(map(torch.equal, hidden, expected))
         assert not any(part.requires_grad for part in hidden)
 

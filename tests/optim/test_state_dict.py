@@ -92,7 +92,7 @@ def test_the_scale_of_the_rates_is_part_of_the_state() -> None:
     other = HotSwap(torch.optim.SGD(net.parameters(), lr=0.25), {"lr": [0.1]})
     other.load_state_dict(optimizer.state_dict())
     other.step(loss_of(net, batches(1)[0]))
-    assert other.last_step.values["lr"] == pytest.approx(0.1)  # type: ignore[union-attr]
+    assert other.last_step.values["lr"] == pytest.approx(0.1)
 
 
 def test_hooks_see_the_whole_state() -> None:
@@ -174,7 +174,7 @@ def test_a_step_without_search_right_after_loading_uses_the_values_in_force() ->
     with pytest.warns(HotSwapWarning, match="what the latest search chose applies"):
         resumed.step()
     taken = [r.arm for r in records if r.arm is not None][-1]
-    assert resumed.last_step.arm == taken  # type: ignore[union-attr]
+    assert resumed.last_step.arm == taken
 
 
 @pytest.mark.parametrize(

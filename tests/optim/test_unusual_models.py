@@ -172,7 +172,6 @@ def test_what_a_parametrization_has_cached_is_not_used_in_trials() -> None:
     for _ in range(3):
         with parametrize.cached():
             optimizer.step(loss)
-        assert optimizer.last_step is not None
         assert optimizer.last_step.loss_after == pytest.approx(loss().item(), rel=1e-6)
 
 
@@ -212,7 +211,6 @@ def test_a_compiled_training_function_learns_like_any_other() -> None:
     starts = []
     for _ in range(5):
         train()
-        assert optimizer.last_step is not None
         starts.append(optimizer.last_step.start)
     assert starts == [0, 1, 2, 3, 4]
 
@@ -252,7 +250,6 @@ def test_a_loss_of_zero_says_nothing_about_the_closure() -> None:
     model = nn.Linear(6, 1)
     optimizer = HotSwapSGD(model.parameters(), weight_decay=0.5)
     optimizer.step(lambda: 0 * model(data()[0]).sum())
-    assert optimizer.last_step is not None
     assert optimizer.last_step.arm is None
 
 

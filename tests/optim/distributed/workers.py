@@ -109,7 +109,6 @@ def ddp(rank: int, world: int, folder: Path) -> dict[str, Any]:
         with counted_collectives() as counted:
             loss = optimizer.step(lambda x=x, y=y, own=own: seen(cross_entropy(replica(x), y).double(), own))
         assert loss.item() == own[0]  # and not what all of them have together
-        assert optimizer.last_step is not None
         losses.append(optimizer.last_step.loss_before)
         collectives.append((counted[0], len(own)))
     tracked = int(replica.module[1].num_batches_tracked)
@@ -139,7 +138,6 @@ def raising(rank: int, world: int, folder: Path) -> dict[str, Any]:
         warnings.simplefilter("always")
         x, y = minibatches(rank, 1)[0]
         optimizer.step(lambda: closure(x, y))
-    assert optimizer.last_step is not None
     return {
         "same": same_everywhere(whole(replica.parameters())),
         "trials": [[arm, math.isfinite(loss)] for arm, loss in optimizer.last_step.trials],
@@ -214,8 +212,6 @@ def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
             all_x, all_y = (torch.cat([batches[r][number][i] for r in range(world)]) for i in (0, 1))
             ours.step(lambda net=shared, x=x, y=y: cross_entropy(net(x), y))
             theirs.step(lambda net=alone, x=all_x, y=all_y: cross_entropy(net(x), y))
-            assert ours.last_step is not None
-            assert theirs.last_step is not None
             arms.append(ours.last_step.arm == theirs.last_step.arm)
         full, expected = whole(shared.parameters()), whole(alone.parameters())
         found[name] = {
@@ -335,7 +331,6 @@ def fewer(rank: int, world: int, folder: Path) -> dict[str, Any]:
             for x, y in minibatches(rank, 20):
                 with counted_collectives() as counted:
                     optimizer.step(lambda net=net, x=x, y=y: cross_entropy(net(x), y))
-                assert optimizer.last_step is not None
                 if not optimizer.last_step.trials:
                     collectives.append(counted[0])
             resumed = _resumes(make, build, (net, optimizer), minibatches(rank, 10), folder / f"{kind}-{name}")
@@ -372,7 +367,6 @@ def nan(rank: int, world: int, folder: Path) -> dict[str, Any]:
         return cross_entropy(replica(x), y) * factor
 
     optimizer.step(spoiled)
-    assert optimizer.last_step is not None
     stayed = optimizer.last_step.arm is None and torch.equal(before, whole(replica.parameters()))
     try:
         optimizer.step(lambda: cross_entropy(replica(x), y) * (float("nan") if rank == 1 else 1.0))
