@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -180,10 +181,11 @@ class ArmTables(NamedTuple):
     @classmethod
     def of(cls, runs: Runs, device: torch.device) -> ArmTables:
         """The tables of variants with so many runs each."""
-        rows: dict[str, list[list[float]]] = {name: [] for name in SWAPPABLE}
+        rows: dict[str, list[Any]] = {name: [] for name in SWAPPABLE}
         for variant, count in runs:
-            arms = [variant.arms.values(arm) for arm in range(len(variant.arms))]
+            arms, none = variant.arms, (0.0,) * len(variant.arms)
+            each = zip(*product(*arms.axes), strict=True)  # the values of a hyperparameter, arm by arm
+            values = dict(zip(arms.names, each, strict=True))
             for name in SWAPPABLE:
-                row = [float(values.get(name, 0.0)) for values in arms]  # type: ignore[arg-type]  # not a tuple
-                rows[name] += [row] * count
+                rows[name] += [values.get(name, none)] * count
         return cls(*(torch.tensor(rows[name], dtype=torch.float64, device=device) for name in SWAPPABLE))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import torch
@@ -22,14 +22,30 @@ from hotswap.store import Checkpoints, Folder, occasion
 from hotswap.store.folder import ABOUT
 from hotswap.studies.folder import Store
 from hotswap.studies.study import StudySpec, Unit
-from hotswap.studies.training import Held, Listener, RunOptions, Training, check_size, set_up
+from hotswap.studies.training import Held, RunOptions, Training, check_size, set_up
 from hotswap.work import InThisProcess, Outcome, Place, Setting, UnitError, do_all
 from hotswap.work import Unit as Named
 
-__all__ = ["run_study"]
+__all__ = ["Listener", "run_study"]
 
 NOTED = 0.2  # seconds between two notes of how far a unit is
 WAITING = "waiting for room"
+
+
+class Listener(Protocol):
+    """Receives the progress of a command's units, to show it."""
+
+    def say(self, text: str) -> None:
+        """Something a person should read."""
+
+    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
+        """A unit is taken up after `epoch` epochs of `epochs`."""
+
+    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+        """An epoch is done, after so many seconds of training; `alive` runs are finite as far as is known."""
+
+    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
+        """A unit is finished, or put aside."""
 
 
 def run_study(
@@ -66,13 +82,13 @@ def run_study(
         return time.monotonic() >= deadline or asked_to_stop()
 
     work = StudyWork(study.to_dict(), data, options, store.folder.resolve(), storage)
+    keeper = _StudyKeeper(store, study, options, listener, elsewhere=elsewhere is not None)
     place: Place
     if elsewhere is None:
         _PREPARED[work.key] = study, set_up(study, data, options)
-        place = InThisProcess(lambda shared, unit, stop: train_unit(shared, unit, stop, listener), work, over)
+        place = InThisProcess(lambda shared, unit, stop: train_unit(shared, unit, stop, keeper.show), work, over)
     else:
         place = elsewhere(Setting(train_unit, work, threads, loaded_texts()))
-    keeper = _StudyKeeper(store, study, options, listener, elsewhere=elsewhere is not None)
     for sentence in store.units.damaged.values():
         listener.say(sentence)
     try:
@@ -112,9 +128,12 @@ class StudyWork:
 
 _PREPARED: dict[str, tuple[StudySpec, Held]] = {}
 
+Hear = Callable[[Unit, dict[str, Any]], None]
+"""Is told of each note on a unit."""
+
 
 def train_unit(
-    work: StudyWork, unit: Unit, stopping: Callable[[], bool], listener: Listener | None = None
+    work: StudyWork, unit: Unit, stopping: Callable[[], bool], hear: Hear | None = None
 ) -> dict[str, Any] | None:
     """Train a unit in whatever process this is: what it has measured and the checkpoints to keep, or None if stopped.
 
@@ -128,49 +147,44 @@ def train_unit(
     with tempfile.TemporaryDirectory() as nowhere:
         place = work.storage or (work.folder / "checkpoints" if sees else Path(nowhere))
         checkpoints = Checkpoints.of(place, unit.id, names)
-        noted = _Noted(listener, folder, elsewhere=listener is None)
-        content = Training(study, unit, held, work.options, checkpoints, noted, stopping).run()
+        notes = _Notes(unit, folder, hear)
+        content = Training(study, unit, held, work.options, checkpoints, notes, stopping).run()
         kept = {} if content is None or place == work.folder / "checkpoints" else checkpoints.kept_files()
-    if listener is None and held.tensors.train_x.is_cuda:
+    if hear is None and held.tensors.train_x.is_cuda:
         torch.cuda.empty_cache()  # for processes that share the GPU
     return None if content is None else {"content": content, "kept": kept}
 
 
-class _Noted:
-    """Leaves notes in the study's folder, where this process sees it, and tells the listener of this process."""
+class _Notes:
+    """Leaves notes on a unit in the study's folder, where this process sees it; `hear` gets each note at once.
 
-    def __init__(self, listener: Listener | None, folder: Folder | None, *, elsewhere: bool) -> None:
-        self._listener, self._folder, self._told = listener, folder, 0.0
+    See `hotswap.studies.training.Progress`.
+    """
+
+    def __init__(self, unit: Unit, folder: Folder | None, hear: Hear | None) -> None:
+        self._unit, self._folder, self._hear, self._told = unit, folder, hear, 0.0
         self._note: dict[str, Any] = {"said": [], "began": uuid4().hex}
-        if elsewhere:
+        if hear is None:
             self._note["where"] = f"{socket.gethostname()}, process {os.getpid()}"
 
     def say(self, text: str) -> None:
-        self._note["said"] = [*self._note["said"], text][-20:]
-        if self._listener is not None:
-            self._listener.say(text)
+        self._note["said"].append(text)  # the next note has it
 
-    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
-        self._note |= {"first": epoch, "epoch": epoch, "epochs": epochs, "runs": len(unit.runs), "seconds": 0.0}
-        self._tell(unit)
-        if self._listener is not None:
-            self._listener.unit_begins(unit, epoch, epochs)
+    def unit_begins(self, epoch: int, epochs: int) -> None:
+        runs = len(self._unit.runs)
+        self._note |= {"first": epoch, "epoch": epoch, "epochs": epochs, "runs": runs, "diverged": 0, "seconds": 0.0}
+        self._pass_on()
 
-    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
-        diverged = len(unit.runs) - alive
+    def epoch_done(self, epoch: int, diverged: int, seconds: float) -> None:
         self._note |= {"epoch": epoch, "diverged": diverged, "seconds": self._note["seconds"] + seconds}
-        if time.monotonic() - self._told >= NOTED:
-            self._tell(unit)
-        if self._listener is not None:
-            self._listener.epoch_done(unit, epoch, alive, seconds)
+        self._pass_on()
 
-    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
-        pass  # the command's keeper says it
-
-    def _tell(self, unit: Unit) -> None:
-        self._told = time.monotonic()
-        if self._folder is not None:
-            self._folder.tell(unit.id, **self._note)
+    def _pass_on(self) -> None:
+        if self._folder is not None and time.monotonic() - self._told >= NOTED:
+            self._told = time.monotonic()
+            self._folder.tell(self._unit.id, **self._note)
+        if self._hear is not None:
+            self._hear(self._unit, self._note)
 
 
 class _StudyKeeper:
@@ -193,9 +207,9 @@ class _StudyKeeper:
 
     def look(self, names: Iterable[str]) -> None:
         for name in names if self._elsewhere else ():
-            self._show(self.units[name], self._store.units.note(name))
+            self.show(self.units[name], self._store.units.note(name))
 
-    def _show(self, unit: Unit, note: dict[str, Any]) -> None:
+    def show(self, unit: Unit, note: dict[str, Any]) -> None:
         """Tell the listener what a note has that it has not been told yet."""
         if "began" not in note:
             return
@@ -206,7 +220,7 @@ class _StudyKeeper:
         for text in note["said"][said:]:
             self._listener.say(text)
         if note["epoch"] > epoch:
-            self._listener.epoch_done(unit, note["epoch"], len(unit.runs) - note.get("diverged", 0), 0.0)
+            self._listener.epoch_done(unit, note["epoch"], len(unit.runs) - note["diverged"], note["seconds"])
         self._seen[unit.id] = note["began"], note["epoch"], len(note["said"])
 
     def done(self, unit: Named, result: dict[str, Any]) -> None:

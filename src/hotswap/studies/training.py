@@ -22,7 +22,7 @@ from hotswap.studies.study import FINGERPRINT_VERSION, RunSpec, StudySpec, Unit
 __all__ = [
     "Assembled",
     "Held",
-    "Listener",
+    "Progress",
     "RunOptions",
     "Training",
     "assemble",
@@ -51,20 +51,17 @@ class RunOptions:
     """The most runs trained together, where memory is short."""
 
 
-class Listener(Protocol):
-    """Receives the progress of training, to show it."""
+class Progress(Protocol):
+    """Is told of the progress of one unit."""
 
     def say(self, text: str) -> None:
         """Something a person should read."""
 
-    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
-        """A unit is taken up after `epoch` epochs of `epochs`."""
+    def unit_begins(self, epoch: int, epochs: int) -> None:
+        """The unit is taken up after `epoch` epochs of `epochs`."""
 
-    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
-        """An epoch took so many seconds; `alive` runs are finite as far as is known."""
-
-    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
-        """A unit is finished, or put aside."""
+    def epoch_done(self, epoch: int, diverged: int, seconds: float) -> None:
+        """An epoch took so many seconds; so many runs have diverged as far as is known."""
 
 
 def milestones(epochs: int) -> tuple[int, ...]:
@@ -208,10 +205,10 @@ class Training:
         data: Held,
         options: RunOptions,
         checkpoints: Checkpoints,
-        listener: Listener,
+        progress: Progress,
         over: Callable[[], bool],
     ) -> None:
-        self.study, self.unit, self.options, self.listener = study, unit, options, listener
+        self.study, self.unit, self.options, self.progress = study, unit, options, progress
         self.checkpoints, self.over = checkpoints, over
         self.families = {name: study.family(name) for name in unit.families}
         self.built: Assembled = assemble(study, unit, data)
@@ -235,7 +232,7 @@ class Training:
     def run(self) -> dict[str, Any] | None:
         """Train the unit to its last epoch. Returns the content of its file; None if it was to stop before."""
         start = self._resume()
-        self.listener.unit_begins(self.unit, start, self.study.epochs)
+        self.progress.unit_begins(start, self.study.epochs)
         schedule = _CheckpointSchedule(self.options, start)
         began = time.perf_counter()
         self.built.ensemble.ready()
@@ -268,11 +265,11 @@ class Training:
             self._save(epoch)
             schedule.saved(epoch)
         diverged = sum(run["diverged"] is not None for run in self.runs.values())
-        self.listener.epoch_done(self.unit, epoch, len(self.runs) - diverged, taken)
+        self.progress.epoch_done(epoch, diverged, taken)
         return not stop
 
     def _resume(self) -> int:
-        checkpoint = self.checkpoints.latest(self.listener.say)
+        checkpoint = self.checkpoints.latest(self.progress.say)
         if checkpoint is None or checkpoint.epoch > self.study.epochs:
             return 0
         self.built.ensemble.restore(checkpoint.tensors)
@@ -281,7 +278,7 @@ class Training:
             float(content[name]) for name in ("seconds", "measuring", "preparing")
         )
         self.runs = {run: content["runs"][run] for run in self.runs}
-        self.listener.say(f"{self.unit.id}: going on from the checkpoint after epoch {checkpoint.epoch}.")
+        self.progress.say(f"{self.unit.id}: going on from the checkpoint after epoch {checkpoint.epoch}.")
         return checkpoint.epoch
 
     def _save(self, epoch: int, *, keep: bool = False) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from hotswap.arms import Arms, log_grid
@@ -67,7 +69,7 @@ class HotSwappingFamily(Family):
         if len(set(self.rates)) < self.count:
             raise check.error("count", f"is {self.count}; there are not so many different rates from high to low.")
 
-    @property
+    @cached_property
     def rates(self) -> tuple[float, ...]:
         """The rates, from large to small."""
         return log_grid(self.high, self.low, self.count)
@@ -193,7 +195,7 @@ class HotSwapFamily(HotSwappingFamily):
         if self.combined and self.search.needs_slope:
             raise check.error("search", "asks for a slope, which arms over several hyperparameters do not have.")
 
-    @property
+    @cached_property
     def hyperparameters(self) -> Arms:
         """The arms: every combination of the rates and of what else has several values."""
         more = {"weight_decay": self.weight_decay, "momentum": self.momentum} if self.combined else {}
@@ -219,8 +221,7 @@ class HotSwapFamily(HotSwappingFamily):
 
     def arms(self) -> tuple[float, ...]:
         """See `Family.arms`: the rate of each arm."""
-        arms = self.hyperparameters
-        return tuple(float(arms.values(arm)["lr"]) for arm in range(len(arms)))  # type: ignore[arg-type]  # a float
+        return self.rates * math.prod(self.hyperparameters.shape[:-1])
 
     def together(self) -> tuple[object, ...]:
         """See `Family.together`."""
