@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from hotswap.errors import SettingError
 from hotswap.report.comparison import with_costs
 from hotswap.studies import CITED, PAPER, STUDIES, VsgdFamily
 from hotswap.studies.training import RunOptions
@@ -31,16 +28,3 @@ def test_it_trains_and_costs_two_gradients_a_step(tmp_path: Path) -> None:
     assert (rows["cost"] == 2 * rows["epoch"]).all()
     for _, curve in rows.groupby("run"):
         assert curve["train_nll"].iloc[-1] < curve["train_nll"].iloc[0]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"start": 0}, "start is 0; it must be a whole number of at least 1."),
-        ({"slow": 0.5}, "slow is 0.5; it must be a finite number, 1 or more."),
-    ],
-)
-def test_wrong_settings_are_refused(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingError) as caught:
-        VsgdFamily(**wrong)  # type: ignore[arg-type]
-    assert str(caught.value) == f"VsgdFamily: {message}"

@@ -1,4 +1,4 @@
-"""Columns that come from the algorithms of a study, and numbers as JSON."""
+"""Columns that come from the algorithms of a study, and the runs that stand for a tuned algorithm."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hotswap.errors import SettingError
 from hotswap.studies import PAPER, AdaDeltaFamily, several
 from hotswap.studies.folder import Store
-from hotswap.studies.rows import METRIC_COLUMNS, metric_columns, metric_frame
+from hotswap.studies.rows import METRIC_COLUMNS, best_runs, best_sgd, metric_columns, metric_frame
 from hotswap.studies.settings import POSITIVE
 from tests.studies.test_folder import study
 
@@ -71,3 +72,37 @@ def test_a_study_whose_columns_clash_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="has a setting named 'epoch', but another column"):
         Store.create(tmp_path / "study", study(families=(Clashing(name="clashing"),)), precision="fp32")
     assert not (tmp_path / "study").exists()
+
+
+# The best runs in retrospect.
+
+
+def last_rows(*rows: tuple[str, str, int, float, float]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["run", "algorithm", "epoch", "train_nll", "test_error"])
+
+
+def test_the_two_sgd_runs_are_chosen_in_retrospect() -> None:
+    metrics = last_rows(
+        ("sgd-1", "sgd", 5, 0.1, 0.30),
+        ("sgd-2", "sgd", 5, 0.2, 0.10),
+        ("sgd-1", "sgd", 1, 0.0, 0.00),  # not the last epoch
+        ("ducb-1", "ducb", 5, 0.0, 0.0),
+    )
+    assert best_sgd(metrics) == ["sgd-1", "sgd-2"]
+    assert best_runs(metrics, "ducb") == ["ducb-1"]
+    assert best_sgd(metrics[3:]) == best_sgd(metrics[:0]) == []
+
+
+def test_runs_that_did_not_come_to_the_last_epoch_are_not_chosen() -> None:
+    assert best_sgd(last_rows(("sgd-1", "sgd", 4, 0.1, 0.1), ("ducb-1", "ducb", 5, 0.2, 0.2))) == []
+
+
+def test_a_run_that_is_best_by_both_is_chosen_once() -> None:
+    assert best_sgd(last_rows(("sgd-1", "sgd", 5, 0.1, 0.1), ("sgd-2", "sgd", 5, 0.2, 0.2))) == ["sgd-1"]
+
+
+def test_nan_counts_as_worst_and_is_never_chosen() -> None:
+    diverged = ("sgd-1", "sgd", 5, math.nan, 0.9)
+    assert best_sgd(last_rows(diverged, ("sgd-2", "sgd", 5, math.inf, 0.95))) == ["sgd-2", "sgd-1"]
+    assert best_sgd(last_rows(diverged)) == ["sgd-1"]  # by its test error, which is a number
+    assert best_sgd(last_rows(("sgd-1", "sgd", 5, math.nan, math.nan))) == []

@@ -1,27 +1,37 @@
-"""Studies as data: their runs, ids, parts, fingerprints and round trips."""
+"""Studies as data: their runs, ids, parts, fingerprints, units and round trips."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hotswap import Backtracking, DiscountedUCB, RelativeReduction
+from hotswap import Armijo, Backtracking, DiscountedUCB, RelativeReduction
 from hotswap.arms import log_grid
 from hotswap.errors import SettingError
 from hotswap.studies import (
     ALGORITHMS,
+    PAPER,
+    STUDIES,
     AdaDeltaFamily,
+    AdamFamily,
+    ConvolutionalSpec,
     DucbFamily,
     HotSwapFamily,
     NetworkSpec,
     RunSpec,
     SgdFamily,
     StudySpec,
+    VsgdFamily,
     one,
+    plan,
 )
 from hotswap.studies.settings import whole, yes_or_no
 
@@ -304,22 +314,6 @@ def test_the_parts_of_hot_swapping_are_in_the_fingerprint(change: dict[str, Any]
     assert changed.fingerprint() != NAMED.fingerprint()
 
 
-@pytest.mark.parametrize(
-    ("settings_", "message"),
-    [
-        ({"name": "Bold"}, "name is 'Bold'; it must be a word of lower-case letters"),
-        ({"name": "sgd"}, "name is 'sgd', which is another algorithm; choose another name."),
-        ({"bandit": "ucb"}, "bandit is 'ucb'; it must be the name of a bandit (discounted_ucb"),
-        ({"bandit": {"discount": 0.9}}, "bandit is {'discount': 0.9}; it must be the name of a bandit"),
-        ({"search": 3}, "search is 3; it must be the name of a search ("),
-    ],
-)
-def test_hot_swapping_that_cannot_be_meant(settings_: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingError) as caught:
-        HotSwapFamily(**settings_)
-    assert str(caught.value).startswith(f"HotSwapFamily: {message}")
-
-
 def test_settings_of_a_part_are_checked_as_its_own() -> None:
     with pytest.raises(SettingError, match=r"bandit 'discounted_ucb' has no key 'discont'.*nearest: discount"):
         HotSwapFamily(bandit={"name": "discounted_ucb", "discont": 0.9})  # type: ignore[arg-type]
@@ -423,6 +417,44 @@ def test_stored_studies_that_are_wrong(change: dict[str, Any], message: str) -> 
         (DucbFamily, {"exploration": -1}, "exploration is -1; it must be a finite number, 0 or more."),
         (DucbFamily, {"search": "golden"}, "search is 'golden'; it must be one of backtracking, first_decrease."),
         (DucbFamily, {"headroom": -1}, "headroom is -1; it must be a whole number of at least 0."),
+        (
+            HotSwapFamily,
+            {"search_every": 0},
+            'search_every is 0, but search_when is "never"; one of them must ask for a search.',
+        ),
+        (HotSwapFamily, {"search_when": "often"}, "search_when is 'often'; it must be one of never, unsure, risen."),
+        (HotSwapFamily, {"guard": 0.5}, "guard is 0.5; it must be a finite number above 1, or 0 for none."),
+        (HotSwapFamily, {"next_weight": 2}, "next_weight is 2; it must be a number in"),
+        (HotSwapFamily, {"base": "lion"}, "base is 'lion'; it must be one of sgd, nesterov, adam."),
+        (
+            HotSwapFamily,
+            {"base": "adam", "momentum": (0.9,)},
+            'momentum is of the base "sgd" or "nesterov"; leave it out for "adam".',
+        ),
+        (HotSwapFamily, {"base": "nesterov"}, 'momentum must be one value above 0 for the base "nesterov".'),
+        (
+            HotSwapFamily,
+            {"base": "adam", "weight_decay": (0.1,)},
+            "weight_decay is of the base \"sgd\"; leave it out for 'adam'.",
+        ),
+        (
+            HotSwapFamily,
+            {"factored": True},
+            "factored is true, but the rate alone is swapped; give several momenta or decays.",
+        ),
+        (
+            HotSwapFamily,
+            {"momentum": (0.0, 0.9), "search": Armijo()},
+            "search asks for a slope, which arms over several",
+        ),
+        (HotSwapFamily, {"momentum": (1.0,)}, "momentum[0] is 1.0; it must be a number in [0, 1)."),
+        (VsgdFamily, {"start": 0}, "start is 0; it must be a whole number of at least 1."),
+        (VsgdFamily, {"slow": 0.5}, "slow is 0.5; it must be a finite number, 1 or more."),
+        (HotSwapFamily, {"name": "Bold"}, "name is 'Bold'; it must be a word of lower-case letters"),
+        (HotSwapFamily, {"name": "sgd"}, "name is 'sgd', which is another algorithm; choose another name."),
+        (HotSwapFamily, {"bandit": "ucb"}, "bandit is 'ucb'; it must be the name of a bandit (discounted_ucb"),
+        (HotSwapFamily, {"bandit": {"discount": 0.9}}, "bandit is {'discount': 0.9}; it must be the name of a bandit"),
+        (HotSwapFamily, {"search": 3}, "search is 3; it must be the name of a search ("),
         (RunSpec, {"algorithm": "Adam W"}, "algorithm is 'Adam W'; it must be a word of lower-case letters"),
         (RunSpec, {"lr": None}, "lr is None; it must be a positive, finite number."),
         (RunSpec, {"algorithm": "ducb"}, "lr is 0.1; it must be None for ducb."),
@@ -470,3 +502,112 @@ def test_settings_that_cannot_be_meant(make: Any, arguments: dict[str, Any], mes
 def test_the_limit_of_a_minibatch_is_all_of_the_images() -> None:
     assert replace(SMALL, batch_sizes=(100,)).batch_sizes == (100,)
     assert replace(SMALL, train_images=None, batch_sizes=(101,)).batch_sizes == (101,)
+
+
+# Units: which runs share an ensemble.
+
+
+def test_one_unit_per_algorithm_and_batch_size() -> None:
+    units = plan(PAPER)
+    assert [unit.id for unit in units] == [
+        f"{algorithm}-b{size}" for algorithm in ("adadelta", "ducb", "sgd") for size in (64, 128, 256, 512, 1024)
+    ]
+    assert [len(unit.runs) for unit in units] == [3] * 10 + [216] * 5
+    assert all(unit.part is None for unit in units)
+
+
+def test_small_batch_sizes_come_first_however_the_study_lists_them() -> None:
+    study = replace(PAPER, batch_sizes=(1024, 64), families=PAPER.families[::-1])
+    assert [unit.id for unit in plan(study)] == [
+        *("adadelta-b64", "adadelta-b1024", "ducb-b64", "ducb-b1024", "sgd-b64", "sgd-b1024")
+    ]
+
+
+def test_parts_of_72_are_one_seed_each() -> None:
+    parts = [unit for unit in plan(PAPER, max_runs=72) if unit.batch_size == 64 and unit.algorithm == "sgd"]
+    assert [unit.id for unit in parts] == ["sgd-b64-part1", "sgd-b64-part2", "sgd-b64-part3"]
+    assert [{run.seed for run in unit.runs} for unit in parts] == [{0}, {1}, {2}]
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"), [(216, [216]), (215, [108, 108]), (100, [72, 72, 72]), (50, [44, 43, 43, 43, 43])]
+)
+def test_parts_are_few_and_alike(most: int, sizes: list[int]) -> None:
+    sgd = PAPER.select(algorithms=["sgd"], batch_sizes=[64])
+    assert [len(unit.runs) for unit in plan(sgd, max_runs=most)] == sizes
+
+
+@given(st.none() | st.integers(1, 300), st.integers(1, 3))
+@settings(max_examples=20)
+def test_a_plan_holds_every_run_once(most: int | None, seeds: int) -> None:
+    study = PAPER.select(batch_sizes=[64, 256], seeds=seeds)
+    units = plan(study, max_runs=most)
+    planned = [run for unit in units for run in unit.runs]
+    assert len(planned) == len(study.runs())
+    assert set(planned) == set(study.runs())
+    assert len({unit.id for unit in units}) == len(units)
+    for unit in units:
+        assert 1 <= len(unit.runs) <= (most or 216)
+        assert {(run.algorithm, run.batch_size) for run in unit.runs} == {(unit.algorithm, unit.batch_size)}
+    assert units == plan(study, max_runs=most)
+
+
+@pytest.mark.parametrize("most", [0, -1, 2.0, True])
+def test_a_limit_that_cannot_be_meant(most: Any) -> None:
+    with pytest.raises(SettingError, match="max_runs must be a whole number of at least 1, or None"):
+        plan(PAPER, max_runs=most)
+
+
+# Fingerprints that were stored: results belong together by them.
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+STORED = sorted(RESULTS.glob("*/*provenance.json"))
+
+KNOWN = {
+    "paper": ("0845392ce6316b44", "a605d78796736080"),
+    "extensions": ("e33524d76a682e8b", "8d85c4305e1e4d34"),
+    "confirmation": ("b6ae757f2567e21d", "81fc1ee059f3886f"),
+    "first_decrease": ("04d7b08006d72b1b", "444267b4a3cace94"),
+    "cited": ("cc4add446ee9f195", "5a2bd316ec94b555"),
+}
+"""Of each study that comes with hotswap, its fingerprint and a digest over the ids of its runs."""
+
+MIXED = StudySpec(
+    name="mixed",
+    dataset="digits",
+    train_images=None,
+    network=ConvolutionalSpec(channels=(4, 8), batch_norm=False),
+    families=(
+        HotSwapFamily(name="bold", count=5, bandit=DiscountedUCB(discount=0.9), search=Backtracking(headroom=2)),
+        HotSwapFamily(base="nesterov", momentum=(0.9,), search_every=5, next_weight=0.5),
+        AdamFamily(lr=(1, 0.01), weight_decay=(-0.0,)),
+        VsgdFamily(slow=3),
+    ),
+    batch_sizes=(16,),
+    seeds=(0, 2**63 - 1),
+    epochs=3,
+    data_seed=7,
+)
+
+
+def ids(study: StudySpec) -> str:
+    return hashlib.sha256("\n".join(run.id for run in study.runs()).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_studies_that_come_with_hotswap(name: str) -> None:
+    assert (STUDIES[name].fingerprint(), ids(STUDIES[name])) == KNOWN[name]
+
+
+@pytest.mark.parametrize("file", STORED, ids=lambda file: str(file.relative_to(RESULTS)))
+def test_studies_beside_results(file: Path) -> None:
+    document = json.loads(file.read_text(encoding="utf-8"))
+    study = StudySpec.from_dict(document["study"])
+    assert study.fingerprint() == document["fingerprint"]
+    assert {StudySpec.from_dict(spec).fingerprint() for spec in document["specs"]} == {document["fingerprint"]}
+    assert StudySpec.from_dict(json.loads(json.dumps(study.to_dict()))) == study
+
+
+def test_the_fingerprint_of_every_kind_of_setting() -> None:
+    assert (MIXED.fingerprint(), ids(MIXED)) == ("1fcda578fce0b73b", "a032b21512d85bcf")

@@ -122,25 +122,3 @@ def test_a_family_with_a_guard_is_read_and_not_trained(tmp_path: Path) -> None:
     assert StudySpec.from_dict(study.to_dict()) == study
     with pytest.raises(SettingError, match="The family 'guarded' has a guard, and hotswap no longer trains"):
         run(tmp_path, study, OPTIONS)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"search_every": 0}, 'search_every is 0, but search_when is "never"; one of them must ask for a search.'),
-        ({"search_when": "often"}, "search_when is 'often'; it must be one of never, unsure, risen."),
-        ({"guard": 0.5}, "guard is 0.5; it must be a finite number above 1, or 0 for none."),
-        ({"next_weight": 2}, "next_weight is 2; it must be a number in"),
-        ({"base": "lion"}, "base is 'lion'; it must be one of sgd, nesterov, adam."),
-        ({"base": "adam", "momentum": (0.9,)}, 'momentum is of the base "sgd" or "nesterov"; leave it out for "adam".'),
-        ({"base": "nesterov"}, 'momentum must be one value above 0 for the base "nesterov".'),
-        ({"base": "adam", "weight_decay": (0.1,)}, "weight_decay is of the base \"sgd\"; leave it out for 'adam'."),
-        ({"factored": True}, "factored is true, but the rate alone is swapped; give several momenta or decays."),
-        ({"momentum": (0.0, 0.9), "search": Armijo()}, "search asks for a slope, which arms over several"),
-        ({"momentum": (1.0,)}, "momentum[0] is 1.0; it must be a number in [0, 1)."),
-    ],
-)
-def test_settings_that_are_wrong_or_do_not_go_together(settings: dict[str, object], sentence: str) -> None:
-    with pytest.raises(SettingError) as caught:
-        HotSwapFamily(**settings)  # type: ignore[arg-type]
-    assert str(caught.value).startswith(f"HotSwapFamily: {sentence}")
