@@ -12,27 +12,10 @@ from benchmarked import rows_of, told
 from measured import ROOT, table
 from torch import nn
 
-from hotswap.race import lanes
-from hotswap.race.average import EVERY
-from hotswap.race.handover import JUDGED_EVERY
-from hotswap.race.judging import (
-    ACROSS,
-    CHEAP,
-    FARTHER,
-    FIRST,
-    JUDGED,
-    LEAST,
-    OPEN_ACROSS,
-    OPEN_WITHIN,
-    WITHIN,
-    lost,
-    plan,
-)
+from hotswap.race import average, handover, judging, lanes, orthogonal, schedule, winner
+from hotswap.race.judging import lost, plan
 from hotswap.race.lane import named
 from hotswap.race.muon import Muon
-from hotswap.race.orthogonal import LARGEST
-from hotswap.race.schedule import LONGEST_WARMUP, WARMUP
-from hotswap.race.winner import FAILURES, KEPT, ROLLBACKS, WINDOW
 
 TRIALS = ROOT / "results" / "races" / "trials.json"
 LENGTHS = (300, 500, 1_000, 3_000, 10_000, 100_000, None)
@@ -134,24 +117,24 @@ def shortest(count: int) -> str:
 
 RULES: dict[str, str] = {
     "weight decay": f"{Muon(nn.Linear(2, 2)).defaults['weight_decay']:g}",
-    "graph": f"{LARGEST / 1e6:.0f}",
-    "first": _percent(FIRST),
-    "within": _percent(WITHIN),
-    "across": _percent(ACROSS),
-    "judged every": _percent(JUDGED_EVERY),
-    "judged": " and ".join(map(_percent, JUDGED)),
-    "cheap": _percent(CHEAP),
-    "least": str(LEAST),
-    "farther": f"{FARTHER:g}",
-    "open within": str(OPEN_WITHIN),
-    "open across": str(OPEN_ACROSS),
-    "every": str(EVERY),
-    "warm-up": _percent(WARMUP),
-    "longest warm-up": str(LONGEST_WARMUP),
-    "window": str(WINDOW),
-    "kept": _percent(KEPT),
-    "failures": str(FAILURES),
-    "rollbacks": str(ROLLBACKS),
+    "graph": f"{orthogonal.LARGEST / 1e6:.0f}",
+    "first": _percent(judging.FIRST),
+    "within": _percent(judging.WITHIN),
+    "across": _percent(judging.ACROSS),
+    "judged every": _percent(handover.JUDGED_EVERY),
+    "judged": " and ".join(map(_percent, judging.JUDGED)),
+    "cheap": _percent(judging.CHEAP),
+    "least": str(judging.LEAST),
+    "farther": f"{judging.FARTHER:g}",
+    "open within": str(judging.OPEN_WITHIN),
+    "open across": str(judging.OPEN_ACROSS),
+    "every": str(average.EVERY),
+    "warm-up": _percent(schedule.WARMUP),
+    "longest warm-up": str(schedule.LONGEST_WARMUP),
+    "window": str(winner.WINDOW),
+    "kept": _percent(winner.KEPT),
+    "failures": str(winner.FAILURES),
+    "rollbacks": str(winner.ROLLBACKS),
 }
 """Numbers within sentences."""
 

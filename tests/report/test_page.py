@@ -386,7 +386,7 @@ def test_a_bayesian_search_is_drawn_and_told_beside_the_random_one(visit: Opened
     assert cells[0][1:] == ["never", "never"]
     for size, *shown in cells[1:]:
         ways = (error["until_by_batch"], error["bayesian"]["until_by_batch"])
-        assert shown == [f"{half} ({low} to {high})" for half, low, high in (until[size] for until in ways)]
+        assert shown == [f"{half} ({low} to {high})" for half, low, high in (until[size].values() for until in ways)]
     charts.nth(1).locator("svg").first.focus()
     for _ in range(len(error["levels"]) + 1):
         page.keyboard.press("ArrowDown")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from hotswap.report.tables import Grid, escaped, markdown
+from hotswap.report.tables import Grid
 
 __all__ = ["Answer", "Case", "Group", "Sign"]
 
@@ -52,25 +52,3 @@ class Answer:
         count = sum(len(group.cases) for group in self.groups)
         counts = ", ".join(f"{len(group.cases)} {group.outcome}" for group in self.groups)
         return f"Of {count} {self.noun}{'' if count == 1 else 's'}: {counts}."
-
-    def markdown(self) -> str:
-        """The sentence, a line for each outcome with its cases, and the table."""
-        lines = [f"- **{group.outcome}**: {'; '.join(map(_told, group.cases))}" for group in self.groups if group.cases]
-        parts = [
-            f"**{self.sentence()}**",
-            "\n".join(lines),
-            escaped(self.note),
-            markdown(self.grid) if self.grid else "",
-        ]
-        return "\n\n".join(part.strip() for part in parts if part)
-
-    def data(self) -> dict[str, Any]:
-        """Plain JSON for the page."""
-        groups = [asdict(group) | {"cases": [case._asdict() for case in group.cases]} for group in self.groups]
-        grid = None if self.grid is None else self.grid._asdict()
-        return {"question": self.question, "place": self.place, "groups": groups, "note": self.note, "grid": grid}
-
-
-def _told(case: Case) -> str:
-    more = ", ".join(part for part in (case.detail, case.doubt) if part)
-    return escaped(f"{case.text} ({more})" if more else case.text)

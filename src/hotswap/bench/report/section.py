@@ -47,9 +47,9 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
             "early": EARLY,
             "cautions": cautions(results, found),
             "coverage": coverage(results, found),
-            "grids": [grid._asdict() for grid in (standing_grid(found), lead_grid(results, found)) if grid.rows],
+            "grids": [grid for grid in (standing_grid(found), lead_grid(results, found)) if grid.rows],
             "hindsight": hindsight(results),
-            "answers": [contest_answer(found).data()] if contests(found) else [],
+            "answers": [contest_answer(found)] if contests(found) else [],
             "methods": _methods(found),
             "scored": scored(found),
             "workloads": [
@@ -58,10 +58,10 @@ def section_data(results: Mapping[str, Result]) -> dict[str, Any] | None:
             ],
             "overall": [_overall(row) for row in overall(found)],
             "profile": _profile(found),
-            "duels": [asdict(duel) for duel in duels(found)],
+            "duels": duels(found),
             "troubles": troubles(results.values()),
             "unfinished": sum(result.state != "finished" for result in results.values()),
-            "configurations": configuration_grid(found)._asdict(),
+            "configurations": configuration_grid(found),
             "origins": [origin.sentence() for origin in made],
             "commands": sorted({command for origin in made for command in origin.commands}),
         }
@@ -90,12 +90,10 @@ def _methods(found: Sequence[Score]) -> dict[str, dict[str, Any]]:
     order = sorted(drawn, key=lambda name: (not is_ours(name), name != REFERENCE, means.get(name, len(means)), name))
     return {
         name: {
+            **asdict(drawn[name].look),
             "label": label(name),
             "ours": is_ours(name),
             "reference": name == REFERENCE,
-            "colour": drawn[name].look.colour,
-            "dark": drawn[name].look.dark,
-            "dashes": drawn[name].look.dashes,
             "shown": is_ours(name) or name in (REFERENCE, "adamw", *best) or len(drawn) <= 2 * FEW,
         }
         for name in order

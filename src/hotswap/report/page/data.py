@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,10 @@ def plain(value: Any) -> Any:
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, np.integer):
         return int(value)
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
@@ -65,13 +69,13 @@ def page_data(
         "epochs": shown_epochs(results.metrics),
         "recorded": sorted(results.metrics["epoch"].unique()),
         "settings": _settings(results),
-        "answers": [one.data() for one in _answers(claims, beyond)],
-        "claims": [asdict(claim) for claim in claims],
+        "answers": _answers(claims, beyond),
+        "claims": claims,
         "tuning": {curve.measure: _tuning(curve) for curve in tuning},
         "choices": _choices(results),
         "singles": _singles(results),
-        "tables": [grid._asdict() for grid in tables],
-        "origin": asdict(origin),
+        "tables": tables,
+        "origin": origin,
         "beyond": None if beyond is None else _beyond(beyond),
         "benchmark": benchmark,
     }
@@ -88,13 +92,9 @@ def _algorithms(results: Results) -> dict[str, dict[str, Any]]:
     top = results.looks.top()
     return {
         shown.name: {
-            "label": shown.label,
-            "colour": shown.look.colour,
+            **asdict(shown.look),
             "dark": shown.look.dark or shown.look.colour,
-            "marker": shown.look.marker,
-            "size": shown.look.size,
-            "dashes": shown.look.dashes,
-            "layer": shown.look.layer,
+            "label": shown.label,
             "many": shown.many,
             "top": shown.name in top,
         }
@@ -216,7 +216,7 @@ def _beyond(comparison: Comparison) -> dict[str, Any]:
         "verdict": verdict.sentence(),
         "won": bool(verdict.winners),
         "method": method(comparison),
-        "grids": [grid._asdict() for grid in (prize_grid(verdict), variant_grid(comparison)) if grid.rows],
+        "grids": [grid for grid in (prize_grid(verdict), variant_grid(comparison)) if grid.rows],
         "moments": comparison.moments,
         "sizes": comparison.batch_sizes,
         "groups": [{"name": name, "title": title} for name, title in GROUPS.items() if name in groups.values()],

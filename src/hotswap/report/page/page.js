@@ -457,7 +457,7 @@ function tuningSentence(curve, format, cut) {
 /** Until half of all searches match the reference, and until one and nine of ten do. */
 function tuningTable({ until_by_batch: random, bayesian, reference }) {
   const sizes = Object.keys(random).sort((a, b) => a - b);
-  const cell = (found) => (found === null ? "never" : `${found[0]} (${found[1]} to ${found[2]})`);
+  const cell = (found) => (found === null ? "never" : `${found.median} (${found.low} to ${found.high})`);
   const ways = [["random search", random], ...(bayesian ? [["Bayesian search", bayesian.until_by_batch]] : [])];
   const rows = sizes.map((size) => html("tr", null, each("td", [size, ...ways.map(([, until]) => cell(until[size]))])));
   return html("table", { class: "numbers until" },
