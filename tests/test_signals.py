@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hotswap.cli.signals import stopped_by_signals
+from hotswap.cli.training import stopped_by_signals
 from tests.children import PATIENCE
 
 

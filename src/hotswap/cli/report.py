@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
-from hotswap.cli.console import need, out, plain
+from hotswap.cli.console import need, out, plain, show, warn
 from hotswap.errors import StudyError
 
 if TYPE_CHECKING:
@@ -49,8 +47,7 @@ def report(
         written = write_report(results, out_dir, lambda name: status.update(f"Wrote {name} ..."), benchmark)
     if worth_showing(results):
         _print_claims(results, judge(results))
-    for sentence in results.missing:
-        out.print(f"Missing: {sentence}", style="yellow", highlight=False, markup=False)
+    warn(f"Missing: {sentence}" for sentence in results.missing)
     names = {path.name for path in written}
     told = {"claims.md": "numbers and rules", "beyond-the-paper.md": "variants at equal cost"}
     further = "".join(f"; {what}: {name}" for name, what in told.items() if name in names)
@@ -71,19 +68,17 @@ def _benchmark() -> Mapping[str, Any] | None:
 
         return section_data({result.run.id: result for result in read_results(folder)})
     except StudyError as error:
-        sentence = f"Missing: the section on the benchmark cannot be made ({str(error).rstrip('.')})."
-        out.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        warn([f"Missing: the section on the benchmark cannot be made ({str(error).rstrip('.')})."])
     return None
 
 
 def _print_claims(results: Results, claims: Sequence[Claim]) -> None:
     """The verdicts as a table."""
-    table = Table(title=f"The paper's claims, judged by the study {plain(results.name)}", box=box.SIMPLE_HEAD)
-    for heading in ("#", "claim", "verdict"):
-        table.add_column(heading, no_wrap=heading == "verdict")
+    rows = []
     for claim in claims:
         verdict = f"[{COLOURS[claim.verdict]}]{claim.verdict}[/]" if claim.verdict else "no data"
-        table.add_row(str(claim.number), claim.claim, verdict)
-    out.print(table)
-    if results.caution:
-        out.print(results.caution, style="yellow", highlight=False, markup=False)
+        rows.append((str(claim.number), claim.claim, verdict))
+    title = f"The paper's claims, judged by the study {plain(results.name)}"
+    headings = ("#", "claim", "verdict")
+    show(title, headings, rows, words=headings, narrow=("claim",))
+    warn([results.caution] if results.caution else [])

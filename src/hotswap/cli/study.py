@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from hotswap.cli.console import err, make_folder, need, out, plain, say
-from hotswap.cli.places import Address, Jobs, On, PerUnitAmounts, Place, place_of
-from hotswap.cli.signals import stopped_by_signals
-from hotswap.cli.watching import Watching, duration
+from hotswap.cli.console import duration, err, make_folder, need, out, plain, say, show, warn
+from hotswap.cli.training import Address, Device, Jobs, On, PerUnitAmounts, Place, Watching, place_of, watched
 from hotswap.errors import SettingError
 from hotswap.files import write_text
 from hotswap.studies import STUDIES
@@ -44,7 +40,7 @@ StudyFolder = Annotated[Path, typer.Argument(help="The study's folder.", metavar
 def run(
     study: Annotated[str, typer.Argument(help=f"{KNOWN}, or a TOML file; `hotswap study new` writes an example.")],
     out_dir: Annotated[Path, typer.Option("--out", help="The study's folder; made if need be.", metavar="DIR")],
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     precision: Annotated[PrecisionName, typer.Option(help="Of matrix products on a GPU.")] = PrecisionName.FP32,
     epochs: Annotated[int | None, typer.Option(help="Fewer epochs than the study's.", min=1)] = None,
     batch_size: Annotated[list[int] | None, typer.Option(help="Only this batch size; repeat for more.")] = None,
@@ -91,28 +87,21 @@ def run(
             data = load(spec.dataset, folder=folder, report=say)
         options = RunOptions(device=where.device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
         store = Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs)
-        left = len(store.left(spec, max_runs)) if where.elsewhere else None
-        try:
-            with Watching(left) as watching, stopped_by_signals(watching.say) as signals:
-                outcome = run_study(
-                    store,
-                    spec,
-                    data,
-                    options,
-                    watching,
-                    lambda: bool(signals),
-                    elsewhere=where.elsewhere,
-                    threads=where.threads,
-                    storage=storage,
-                )
-        except KeyboardInterrupt:
-            err.print("Stopped. Run the same command again to go on from the last checkpoint.")
-            raise typer.Exit(130) from None
-    for unit, why in outcome.failed.items():
-        err.print(f"[bold red]{unit} failed:[/] {plain(why)}", soft_wrap=True)
-    if signals:
-        err.print("Stopped. Run the same command again to go on from the last checkpoint.")
-        raise typer.Exit(128 + signals[0])
+        watching = Watching(total=len(store.left(spec, max_runs)))
+        with watched(watching, "this epoch", " from the last checkpoint") as stopping:
+            outcome = run_study(
+                store,
+                spec,
+                data,
+                options,
+                watching,
+                stopping,
+                elsewhere=where.elsewhere,
+                threads=where.threads,
+                storage=storage,
+            )
+            for unit, why in outcome.failed.items():
+                err.print(f"[bold red]{unit} failed:[/] {plain(why)}", soft_wrap=True)
     if outcome.failed:
         raise typer.Exit(1)
     if outcome.left:
@@ -128,20 +117,16 @@ def status(folder: StudyFolder) -> None:
     from hotswap.studies.folder import Store
 
     summary = Store.open(folder).summary()
-    table = Table(title=f"{summary.name}, {summary.precision}", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.padding = (0, 1, 0, 0)
-    for heading in ("unit", "runs", "epochs", "kept", "state", "diverged", "spent", "left"):
-        words = heading in ("unit", "state")
-        wraps = heading in ("state", "spent", "left")  # in a narrow terminal; names and counts are never cut short
-        table.add_column(heading, justify="left" if words else "right", no_wrap=not wraps, min_width=7 * wraps)
+    rows = []
     for unit in summary.units:
         state = f"running ({unit.where})" if unit.state == "running" else unit.state
         epochs, kept = f"{unit.epochs_done}/{unit.epochs}", "" if unit.state == "done" else str(unit.kept)
         times = (duration(unit.seconds), duration(unit.seconds_left))
-        table.add_row(unit.id, str(unit.runs), epochs, kept, state, str(unit.diverged or ""), *times)
-    out.print(table)
-    for sentence in summary.damaged:
-        out.print(plain(sentence), style="yellow", soft_wrap=True)
+        rows.append((unit.id, str(unit.runs), epochs, kept, state, str(unit.diverged or ""), *times))
+    headings = ("unit", "runs", "epochs", "kept", "state", "diverged", "spent", "left")
+    title, broken = f"{summary.name}, {summary.precision}", ("state", "spent", "left")  # in a narrow terminal
+    show(title, headings, rows, words=("unit", "state"), narrow=broken)
+    warn(summary.damaged)
     done = sum(unit.state == "done" for unit in summary.units)
     known = summary.seconds_left is not None
     left = f"about {duration(summary.seconds_left)}" if known else "not known before the first epochs"
@@ -153,7 +138,7 @@ def status(folder: StudyFolder) -> None:
 @app.command()
 def timing(
     folder: StudyFolder,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     data_folder: Annotated[Path | None, typer.Option("--from", help="A folder with the data.", metavar="DIR")] = None,
     curves: Annotated[bool, typer.Option(help="Also train the single runs of Figure 2.")] = True,
 ) -> None:
@@ -172,16 +157,20 @@ def timing(
     store = Store.open(folder)
     options = RunOptions(device=device, precision=store.precision)  # type: ignore[arg-type]  # the folder's own
     data = load(store.study.dataset, folder=data_folder, report=say)
-    table = Table(title="Single runs", box=box.SIMPLE_HEAD)
-    for heading in ("algorithm", "batch", "from epoch", "ms per minibatch", "s per epoch", "trials"):
-        table.add_column(heading, justify="right")
-    rows = []
     with out.status("Timing ..."):
-        for row in time_minibatches(store, data, options):
-            rows.append(row)
-            numbers = (f"{row.milliseconds:.3f}", f"{row.seconds:.2f}", f"{row.trials:.2f}" if row.trials else "")
-            table.add_row(row.algorithm, str(row.batch_size), str(row.epoch or ""), *numbers)
-    out.print(table)
+        rows = list(time_minibatches(store, data, options))
+    cells = [
+        (
+            row.algorithm,
+            str(row.batch_size),
+            str(row.epoch or ""),
+            f"{row.milliseconds:.3f}",
+            f"{row.seconds:.2f}",
+            f"{row.trials:.2f}" if row.trials else "",
+        )
+        for row in rows
+    ]
+    show("Single runs", ("algorithm", "batch", "from epoch", "ms per minibatch", "s per epoch", "trials"), cells)
     write_timings(rows, store)
     if curves:
         with Watching() as watching:
