@@ -38,8 +38,7 @@ from benchmarks import muon_step
 from benchmarks.measuring import asked_for, describe, keep, seconds
 from benchmarks.networks import images, paper_network
 from hotswap.bench.workloads.base import seeded
-from hotswap.bench.workloads.text import CHARACTERS
-from hotswap.bench.workloads.transformer_text import Transformer
+from hotswap.bench.workloads.text import CHARACTERS, Transformer
 from hotswap.ensemble.engine import full_float32
 
 LENGTHS = (5000, 1000, 500)

@@ -37,7 +37,7 @@ from benchmarks.measuring import origin
 from hotswap.bench.comparable import Circumstances, circumstances
 from hotswap.bench.exchange import read_results
 from hotswap.bench.methods import FIRST, METHODS, Configuration, Method
-from hotswap.bench.methods.races import Racing
+from hotswap.bench.methods.ours import Racing
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.plan import chosen, reporting_seeds
 from hotswap.bench.runs import SETTLED, Result, Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hotswap.bench.clock import Clock
+from hotswap.bench.methods.base import Clock
 
 
 def test_a_forward_is_a_third_and_a_backward_two() -> None:

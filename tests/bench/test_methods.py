@@ -18,11 +18,10 @@ import torch
 from hotswap import presets
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Configuration, Method, Training
 from hotswap.bench.methods.base import Plain
-from hotswap.bench.methods.races import Racing
+from hotswap.bench.methods.ours import Racing
 from hotswap.bench.methods.tuned import RANGES, REFERENCE, SEARCHED, searched
-from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Run
-from hotswap.bench.training import train
+from hotswap.bench.training import program, train
 from hotswap.bench.workloads import WORKLOADS, Batch, Measures, Task
 from hotswap.errors import SettingError
 

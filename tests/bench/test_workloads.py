@@ -13,8 +13,7 @@ from torch.nn.functional import pad
 
 from hotswap.bench.workloads import WORKLOADS, Task, Workload
 from hotswap.bench.workloads.base import judged_by_loss, minibatches_of
-from hotswap.bench.workloads.cifar_resnet import augmented
-from hotswap.bench.workloads.images import Images
+from hotswap.bench.workloads.images import Images, augmented
 from hotswap.bench.workloads.text import Text, sources
 from hotswap.data import load
 from hotswap.errors import SettingError

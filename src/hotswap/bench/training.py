@@ -6,6 +6,8 @@ import gc
 import time
 import warnings
 from collections.abc import Callable, Generator
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
@@ -14,8 +16,8 @@ from typing import Any, get_args
 
 import torch
 
+import hotswap
 from hotswap.bench.methods import METHODS, Method, Training
-from hotswap.bench.program import program
 from hotswap.bench.runs import PERCENTS, Point, Result, Run, State
 from hotswap.bench.workloads import WORKLOADS, Size, Task, Workload
 from hotswap.bench.workloads.text import fingerprint
@@ -24,10 +26,19 @@ from hotswap.errors import DataError, HotSwapError, SettingError
 from hotswap.optim.failures import is_of_the_machine
 from hotswap.store import versions
 
-__all__ = ["train", "training"]
+__all__ = ["program", "train", "training"]
 
 PATIENCE = 2
 """Measurements in a row that are not finite, after which a run is given up. Methods may recover from one."""
+
+
+@cache
+def program() -> str:
+    """A fingerprint of this package's sources: a checkout that gives the same one has the code that trained a run."""
+    root, digest = Path(hotswap.__file__).parent, sha256()
+    for file in sorted(root.rglob("*.py"), key=lambda file: file.relative_to(root).as_posix()):
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def train(run: Run, device: str = "cpu", watch: Callable[[Point], None] = lambda _: None) -> Result:

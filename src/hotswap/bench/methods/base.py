@@ -12,11 +12,10 @@ from itertools import islice
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from hotswap.bench.clock import Clock
 from hotswap.bench.workloads import Batch, Kind, Measures, Task, Workload
 from hotswap.errors import SettingError
 from hotswap.registry import Registry, check_class
@@ -25,12 +24,14 @@ __all__ = [
     "FIRST",
     "METHODS",
     "SECOND",
+    "Clock",
     "Configuration",
     "Method",
     "Plain",
     "Training",
+    "WithClosure",
     "calibrate",
-    "cosine",
+    "norms_of",
     "warmup_and_cosine",
 ]
 
@@ -52,6 +53,36 @@ class Configuration:
     """The place where the method's authors recommend the settings."""
     kind: Kind | None = None
     """The kind of workload that the authors recommend the settings for; None for all workloads."""
+
+
+class Clock:
+    """Counts every evaluation of a loss and every backward pass from one, whoever asks for them.
+
+    A forward alone counts a third of a pass, and a backward two thirds.
+    """
+
+    def __init__(self) -> None:
+        self._thirds = 0  # whole numbers, so that sums are exact
+
+    @property
+    def cost(self) -> float:
+        """Passes so far."""
+        return self._thirds / 3
+
+    def counted(self, loss: Callable[[Batch], Tensor]) -> Callable[[Batch], Tensor]:
+        """The same loss, counted."""
+
+        def evaluated(batch: Batch) -> Tensor:
+            value = loss(batch)
+            self._thirds += 1
+            if value.requires_grad:
+                value.register_hook(self._backward)  # type: ignore[no-untyped-call]  # torch's
+            return value
+
+        return evaluated
+
+    def _backward(self, _: Tensor) -> None:
+        self._thirds += 2
 
 
 class Training:
@@ -89,6 +120,14 @@ class Plain(Training):
         self.optimizer.step()
         if self.schedule is not None:
             self.schedule.step()
+
+
+class WithClosure(Plain):
+    """The optimizer evaluates the loss itself, and does the backward passes; all of them are counted."""
+
+    def step(self, batch: Batch) -> None:
+        """See `Training.step`."""
+        self.optimizer.step(lambda: self.loss(batch))  # type: ignore[arg-type, return-value]  # a tensor
 
 
 class Method(ABC):
@@ -182,11 +221,6 @@ def calibrate(task: Task) -> None:
             task.loss(batch)
 
 
-def cosine(optimizer: Optimizer, task: Task) -> LRScheduler:
-    """Rates fall to 0 along a cosine, over the whole run."""
-    return CosineAnnealingLR(optimizer, T_max=task.steps)
-
-
 def warmup_and_cosine(optimizer: Optimizer, task: Task, warmup: float) -> LRScheduler:
     """Rates rise in a straight line over a share of all steps, then fall to 0 along a cosine."""
     rising = warmup * task.steps
@@ -196,5 +230,4 @@ def warmup_and_cosine(optimizer: Optimizer, task: Task, warmup: float) -> LRSche
             return (step + 1) / (rising + 1)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - rising) / max(1.0, task.steps - rising))))
 
-    schedule: Callable[[int], float] = factor
-    return LambdaLR(optimizer, schedule)
+    return LambdaLR(optimizer, factor)

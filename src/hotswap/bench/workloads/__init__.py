@@ -1,32 +1,6 @@
-"""The workloads: eight problems that differ in kind, one file each."""
+"""The workloads: eight problems that differ in kind."""
 
-from hotswap.bench.workloads import (
-    autoencoder,
-    cifar_resnet,
-    fashion_convolution,
-    gaussian_regression,
-    logistic_regression,
-    paper_network,
-    recurrent_text,
-    transformer_text,
-)
+from hotswap.bench.workloads import images, made, text
 from hotswap.bench.workloads.base import SIZES, WORKLOADS, Batch, Kind, Measures, Size, Task, Workload
 
-__all__ = [
-    "SIZES",
-    "WORKLOADS",
-    "Batch",
-    "Kind",
-    "Measures",
-    "Size",
-    "Task",
-    "Workload",
-    "autoencoder",
-    "cifar_resnet",
-    "fashion_convolution",
-    "gaussian_regression",
-    "logistic_regression",
-    "paper_network",
-    "recurrent_text",
-    "transformer_text",
-]
+__all__ = ["SIZES", "WORKLOADS", "Batch", "Kind", "Measures", "Size", "Task", "Workload", "images", "made", "text"]

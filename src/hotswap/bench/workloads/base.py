@@ -22,10 +22,10 @@ __all__ = [
     "Size",
     "Task",
     "Workload",
-    "classification_measures",
     "in_bfloat16",
     "in_evaluation",
     "in_parts",
+    "judged_by_error",
     "judged_by_loss",
     "minibatches_of",
     "seeded",
@@ -142,17 +142,34 @@ def in_parts(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor,
     return torch.stack(parts).sum() / len(x)
 
 
-def classification_measures(model: nn.Module, train: Batch, validation: Batch) -> Callable[[], Measures]:
-    """The training loss, and the validation error."""
+def judged_by_error(
+    model: nn.Module,
+    steps: int,
+    minibatches: Callable[[], Iterator[Batch]],
+    train: Batch,
+    validation: Batch,
+    scores: Callable[[Tensor], Tensor] | None = None,
+) -> Task:
+    """A classifier, trained by cross entropy. Its measures are the training loss and the validation error.
+
+    `scores` gives the logits that are trained, if they are computed in another way than those that are measured.
+    """
+    logits: Callable[[Tensor], Tensor] = scores or model
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
         return nn.functional.cross_entropy(model(x).float(), y, reduction="none")
 
     def wrong(x: Tensor, y: Tensor) -> Tensor:
-        scores: Tensor = model(x)
-        return (scores.argmax(1) != y).float()
+        found: Tensor = model(x)
+        return (found.argmax(1) != y).float()
 
-    return in_evaluation(model, lambda: Measures(in_parts(loss, *train).item(), in_parts(wrong, *validation).item()))
+    def measure() -> Measures:
+        return Measures(in_parts(loss, *train).item(), in_parts(wrong, *validation).item())
+
+    def trained(batch: Batch) -> Tensor:
+        return nn.functional.cross_entropy(logits(batch[0]), batch[1])
+
+    return Task(model, steps, minibatches, trained, in_evaluation(model, measure))
 
 
 def judged_by_loss(

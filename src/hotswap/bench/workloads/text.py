@@ -1,19 +1,20 @@
-"""Text that is on every machine: the sources of Python's standard library."""
+"""Workloads on text that is on every machine, the sources of Python's standard library: predict the next character."""
 
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from hotswap.bench.workloads.base import Batch
+from hotswap.bench.workloads.base import WORKLOADS, Batch, Size, Task, Workload, in_bfloat16, judged_by_loss, seeded
 
-__all__ = ["CHARACTERS", "Text", "fingerprint"]
+__all__ = ["CHARACTERS", "RecurrentText", "Text", "Transformer", "TransformerText", "fingerprint"]
 
 CHARACTERS = 128
 """ASCII; others are written as a question mark."""
@@ -69,3 +70,84 @@ class Text:
         rows = (starts[:, None] + torch.arange(self.length + 1)).to(text.device)
         found = text[rows].long()
         return found[:, :-1], found[:, 1:]
+
+    def task(
+        self, model: nn.Module, scores: Callable[[Tensor], Tensor], steps: int, batch_size: int, count: int, seed: int
+    ) -> Task:
+        """A network that is trained on these windows, and measured on so many of both texts."""
+
+        def loss(x: Tensor, y: Tensor) -> Tensor:
+            return cross_entropy(scores(x), y, reduction="none").mean(1)
+
+        train, validation = (self.measured(count, held_out=held) for held in (False, True))
+        return judged_by_loss(model, steps, lambda: self.minibatches(batch_size, seed), loss, train, validation)
+
+
+class Recurrent(nn.Module):
+    """An LSTM over characters."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(CHARACTERS, width)
+        self.net = nn.LSTM(width, width, batch_first=True)
+        self.head = nn.Linear(width, CHARACTERS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits `(B, CHARACTERS, T)` of the next characters."""
+        scores: Tensor = self.head(self.net(self.embed(x))[0])
+        return scores.transpose(1, 2)
+
+
+@WORKLOADS.register("recurrent_text")
+class RecurrentText(Workload):
+    """One layer of 128 units, windows of 48 characters."""
+
+    title = "a recurrent network on text"
+    measured = "validation loss per character"
+    reads_sources = True
+
+    def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
+        """See `Workload.task`."""
+        width, length, steps, count, most = (128, 48, 1200, 1000, None) if size == "full" else (16, 12, 80, 50, 20_000)
+        text, model = Text(length, device, most), seeded(lambda: Recurrent(width), seed).to(device)
+        return text.task(model, model, steps, 32, count, seed)
+
+
+class Transformer(nn.Module):
+    """Pre-norm blocks with causal attention and learned positions."""
+
+    def __init__(self, width: int, layers: int, heads: int, length: int, dropout: float) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Embedding(CHARACTERS, width), nn.Embedding(length, width)
+        block = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, dropout, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.blocks = nn.TransformerEncoder(block, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.head = nn.Linear(width, CHARACTERS, bias=False)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(length), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits `(B, CHARACTERS, T)` of the next characters."""
+        here = self.embed(x) + self.place.weight[: x.shape[1]]
+        scores: Tensor = self.head(self.blocks(here, mask=self.mask, is_causal=True))
+        return scores.transpose(1, 2)
+
+
+@WORKLOADS.register("transformer_text")
+class TransformerText(Workload):
+    """Six blocks, 256 wide, windows of 128 characters, dropout 0.1; products in bfloat16 on a GPU."""
+
+    title = "a causal transformer on text"
+    measured = "validation loss per character"
+    wants_gpu = True
+    bfloat16_on_gpu = True
+    reads_sources = True
+
+    def task(self, seed: int, size: Size = "full", device: torch.device | str = "cpu") -> Task:
+        """See `Workload.task`."""
+        full = size == "full"
+        shape = (256, 6, 8, 128) if full else (16, 1, 2, 16)
+        steps, batch_size, count = (2000, 64, 500) if full else (80, 16, 50)
+        text = Text(shape[-1], device, None if full else 20_000)
+        model = seeded(lambda: Transformer(*shape, dropout=0.1), seed).to(device)
+        return text.task(model, in_bfloat16(model, device), steps, batch_size, count, seed)

@@ -1,15 +1,65 @@
-"""Races of optimizers, and the recipe that races by default, without a race."""
+"""Ours: the paper's algorithm and every preset, races, and the recipe that races by default, without a race."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
 
 import hotswap
-from hotswap.bench.methods.base import METHODS, Configuration, Method, Training
+from hotswap import presets
+from hotswap.bench.methods.base import METHODS, Configuration, Method, Training, WithClosure
 from hotswap.bench.workloads import Batch, Measures, Task
+from hotswap.optim import HotSwap, HotSwapSGD
+from hotswap.rewards import RelativeReduction
+from hotswap.searches import FirstDecrease
 
-__all__ = ["FixedMuon", "OpenRace", "Race", "Racing"]
+__all__ = ["FirstDecreaseInstead", "FixedMuon", "OpenRace", "PaperAlgorithm", "PresetAdam", "Race", "Racing"]
+
+
+class Swapped(Method):
+    """A hot-swapped optimizer. A step is a gradient pass and the trials of its search."""
+
+    ours = True
+    second = Configuration(
+        {"reward": "relative"},
+        "documentation of rewards: RelativeReduction for losses that go below zero",
+        "loss below zero",
+    )
+    build: ClassVar[Callable[..., HotSwap]]
+    """Makes the optimizer of a model, with a reward and a seed."""
+
+    def begin(self, task: Task, settings: Mapping[str, Any], seed: int) -> WithClosure:
+        """See `Method.begin`."""
+        reward = RelativeReduction() if settings.get("reward") == "relative" else None
+        return WithClosure(task, self.build(task.model, reward=reward, seed=seed))
+
+
+@METHODS.register("hotswap_sgd")
+class PaperAlgorithm(Swapped):
+    """Discounted UCB over 33 rates of SGD, and backtracking."""
+
+    title = "HotSwapSGD (the paper)"
+    first = Configuration({}, "README: HotSwapSGD(model)")
+    build = staticmethod(HotSwapSGD)
+
+
+@METHODS.register("first_decrease")
+class FirstDecreaseInstead(Swapped):
+    """The same, with the search that takes the first rate that lowers the loss."""
+
+    title = "HotSwapSGD, first decrease"
+    first = Configuration({}, "documentation: HotSwapSGD(model, search=FirstDecrease())")
+    build = staticmethod(partial(HotSwapSGD, search=FirstDecrease()))
+
+
+@METHODS.register("preset_adam")
+class PresetAdam(Swapped):
+    """`hotswap.presets.adam`, a combination that a study has found good."""
+
+    title = "hotswap.presets.adam"
+    first = Configuration({}, "documentation: hotswap.presets.adam(model)")
+    build = staticmethod(presets.adam)
 
 
 class Racing(Training):
