@@ -13,14 +13,20 @@ from matplotlib.colors import to_rgb
 from typer.testing import CliRunner
 
 from hotswap import DataError
+from hotswap.bench.workloads import Task
 from hotswap.cli import app
 from hotswap.data import Dataset, load_digits
-from hotswap.demo import DemoSettings, Outcome, Point, Rate, budget, contenders, judge, optimizers, train, training
+from hotswap.demo import training
 from hotswap.demo.figure import APART, RACE, draw, save
+from hotswap.demo.training import Outcome, Point, Rate, contenders, task_of, train
+from hotswap.demo.verdict import judge
 from hotswap.race import Standing, Standings
 
 PNG = b"\x89PNG\r\n\x1a\n"
-SHORT = DemoSettings(epochs=10, batch_size=16)
+
+
+def short() -> Task:
+    return task_of(load_digits(), epochs=10, batch_size=16)
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ def trained() -> dict[str, tuple[Outcome, list[float]]]:
     found = {}
     for contender in contenders():
         losses: list[float] = []
-        outcome = train(contender, load_digits(), SHORT, lambda _, loss, losses=losses: losses.append(loss))
+        outcome = train(contender, short(), lambda _, loss, losses=losses: losses.append(loss))
         found[contender.name] = outcome, losses
     return found
 
@@ -46,7 +52,7 @@ def trained() -> dict[str, tuple[Outcome, list[float]]]:
 
 
 def test_everyone_has_the_same_start_and_the_same_cost(trained: dict[str, tuple[Outcome, list[float]]]) -> None:
-    total = budget(load_digits(), SHORT)
+    total = short().steps
     assert len({losses[0] for _, losses in trained.values()}) == 1
     for name, (outcome, losses) in trained.items():
         assert outcome.steps == len(losses)
@@ -75,7 +81,7 @@ def test_measuring_changes_nothing(
 ) -> None:
     monkeypatch.setattr(training, "POINTS", 2)
     again: list[float] = []
-    outcome = train(contenders()[0], load_digits(), SHORT, lambda _, loss: again.append(loss))
+    outcome = train(contenders()[0], short(), lambda _, loss: again.append(loss))
     assert len(outcome.points) == 2
     race, losses = trained["Race"]
     assert again == losses
@@ -86,12 +92,12 @@ def test_prodigy_takes_part_where_it_is_installed(
     offline: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = ["demo", "--epochs", "5", "--batch-size", "16", "--out", str(tmp_path)]
-    monkeypatch.setattr(optimizers, "find_spec", lambda _: None)
+    monkeypatch.setattr(training, "find_spec", lambda _: None)
     without = CliRunner().invoke(app, command).output
     assert "Prodigy is left out: it needs prodigyopt, which is not installed." in without
     assert "| Prodigy" not in (tmp_path / "results.md").read_text()
     assert [one.name for one in contenders()] == ["Race", "AdamW", "HotSwapSGD"]
-    monkeypatch.setattr(optimizers, "find_spec", lambda _: object())
+    monkeypatch.setattr(training, "find_spec", lambda _: object())
     assert [one.name for one in contenders()] == ["Race", "AdamW", "Prodigy", "HotSwapSGD"]
 
 
@@ -105,7 +111,7 @@ def test_the_demo_falls_back_to_digits_says_so_and_draws(offline: None, tmp_path
     assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.png", "results.md"]
     written = (tmp_path / "results.md").read_text()
-    total = str(budget(load_digits(), SHORT))
+    total = str(short().steps)
     for name in ("Race", "AdamW"):
         row = next(line for line in written.splitlines() if line.startswith(f"| {name} |"))
         assert row.count(f"| {total} ") == 2  # passes and steps

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from hotswap._version import __version__
-from hotswap.cli.console import err, make_folder, need, out, plain, say
+from hotswap.cli.console import err, make_folder, need, out, plain, say, show
 
 if TYPE_CHECKING:
-    from hotswap.data import Dataset
-    from hotswap.demo import Contender, DemoSettings, Outcome
+    from collections.abc import Sequence
+
+    from hotswap.bench.workloads import Task
+    from hotswap.demo.training import Contender, Outcome
+
+HEADINGS = ("optimizer", "rate", "train loss", "test error", "passes", "steps", "CPU seconds")
+NOTE = "A pass is forward and backward; a trial of HotSwapSGD is forward only and counts a third of one."
 
 
 def demo(
@@ -37,39 +41,39 @@ def demo(
     same first weights, the same minibatches and the same number of passes. Two to four minutes on two cores.
     """
     need("matplotlib", "The demo draws a figure")
-    from hotswap.demo import PRODIGY_IS_MISSING, DemoSettings, budget, contenders, judge, load_data
     from hotswap.demo.figure import draw, save
+    from hotswap.demo.training import PRODIGY_IS_MISSING, contenders, load_data, task_of
+    from hotswap.demo.verdict import judge
     from hotswap.files import write_text
 
     make_folder(out_dir)
-    settings = DemoSettings(epochs=epochs, batch_size=batch_size, seed=seed)
     try:
         with out.status("Loading MNIST ..."):
             data = load_data(folder, say)
-        passes = budget(data, settings)
+        task = partial(task_of, data, epochs=epochs, batch_size=batch_size, seed=seed)
+        passes = task().steps
         sizes = f"{data.features}-500-300-{data.classes}"
         out.print(f"[bold]{data.name}[/]: {sizes}, batch size {batch_size}, {passes:,} passes for each")
         racing = contenders()
         if all(contender.name != "Prodigy" for contender in racing):
             say(PRODIGY_IS_MISSING)
-        outcomes = [_train(contender, data, settings, passes) for contender in racing]
+        outcomes = [_train(contender, task()) for contender in racing]
     except KeyboardInterrupt:
         err.print("Stopped; no figure was written.")
         raise typer.Exit(130) from None
     rows, verdict = [_row(outcome) for outcome in outcomes], str(judge(outcomes, len(data.test_labels)))
-    out.print(_table(rows, f"After {passes:,} passes each"))
+    broken = [heading.replace(" ", "\n", 1) for heading in HEADINGS]  # so that 80 columns hold the table
+    show(f"After {passes:,} passes each", broken, rows, words=HEADINGS[:2], caption=NOTE)
     out.print(plain(verdict), highlight=False)
-    figure = draw(
-        outcomes,
-        f"No learning rate chosen, the same number of passes for all: {data.name.upper()}, batch size {batch_size}",
-    )
-    save(figure, out_dir / "demo.png")
-    write_text(out_dir / "results.md", _markdown(rows, verdict, outcomes, data, settings))
+    title = f"No learning rate chosen, the same number of passes for all: {data.name.upper()}, batch size {batch_size}"
+    save(draw(outcomes, title), out_dir / "demo.png")
+    ran = f"{data.name}, {epochs} epochs, batch size {batch_size}, seed {seed}"
+    write_text(out_dir / "results.md", _markdown(rows, verdict, outcomes, ran))
     out.print(f"The figure and the table are in [bold]{out_dir}[/]: demo.png, results.md")
 
 
-def _train(contender: Contender, data: Dataset, settings: DemoSettings, passes: int) -> Outcome:
-    from hotswap.demo import train
+def _train(contender: Contender, task: Task) -> Outcome:
+    from hotswap.demo.training import train
 
     columns = (
         TextColumn("{task.description:<10}"),
@@ -80,21 +84,17 @@ def _train(contender: Contender, data: Dataset, settings: DemoSettings, passes: 
         TextColumn("{task.fields[now]}"),
     )
     with Progress(*columns, console=out) as progress:
-        task = progress.add_task(contender.name, total=passes, now="")
+        bar = progress.add_task(contender.name, total=task.steps, now="")
 
         def on_step(outcome: Outcome, loss: float) -> None:
             measured = f", test error {100 * outcome.end.error:.2f} %" if outcome.points else ""
-            progress.update(task, completed=min(passes, int(outcome.passes)), now=f"loss {loss:.3f}{measured}")
+            progress.update(bar, completed=min(task.steps, int(outcome.passes)), now=f"loss {loss:.3f}{measured}")
 
-        outcome = train(contender, data, settings, on_step)
-        progress.update(task, now=f"loss {outcome.end.loss:.3g}, test error {100 * outcome.end.error:.2f} %")
+        outcome = train(contender, task, on_step)
+        progress.update(bar, now=f"loss {outcome.end.loss:.3g}, test error {100 * outcome.end.error:.2f} %")
     if outcome.standings is not None:
         out.print(plain(f"\n{outcome.standings}\n"), highlight=False, soft_wrap=True)
     return outcome
-
-
-HEADINGS = ("optimizer", "rate", "train loss", "test error", "passes", "steps", "CPU seconds")
-NOTE = "A pass is forward and backward; a trial of HotSwapSGD is forward only and counts a third of one."
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 
 def _rate(outcome: Outcome) -> str:
     """The rate that was used, and who chose it."""
-    from hotswap.demo import Rate
+    from hotswap.demo.training import Rate
 
     rates = sorted(outcome.rates)
     if outcome.rate is Rate.ESTIMATED or not rates:
@@ -119,25 +119,13 @@ def _rate(outcome: Outcome) -> str:
     return f"{rates[len(rates) // 2]:.3g} {outcome.rate.value}"
 
 
-def _table(rows: list[tuple[str, ...]], title: str) -> Table:
-    table = Table(title=title, caption=NOTE, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for place, heading in enumerate(HEADINGS):
-        broken = heading.replace(" ", "\n", 1)  # so that 80 columns hold the table
-        table.add_column(broken, justify="right" if place > 1 else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _markdown(
-    rows: list[tuple[str, ...]], verdict: str, outcomes: list[Outcome], data: Dataset, settings: DemoSettings
-) -> str:
+def _markdown(rows: Sequence[tuple[str, ...]], verdict: str, outcomes: Sequence[Outcome], ran: str) -> str:
     import torch
 
-    lines = [HEADINGS, ("---", "---", *["---:"] * (len(HEADINGS) - 2)), *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    from hotswap.report.tables import Grid, markdown
+
+    table = markdown(Grid("", HEADINGS, tuple(rows), left=2)).strip()
     standings = [f"The race's standings:\n\n```text\n{one.standings}\n```" for one in outcomes if one.standings]
-    ran = f"{data.name}, {settings.epochs} epochs, batch size {settings.batch_size}, seed {settings.seed}"
     threads = torch.get_num_threads()
     on = f"torch {torch.__version__}, CPU with {threads} thread{'s' if threads > 1 else ''}, {date.today()}"
     return "\n\n".join([table, NOTE, verdict, *standings, f"{ran}; hotswap {__version__}, {on}\n"])

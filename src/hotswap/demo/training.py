@@ -1,26 +1,46 @@
-"""Train the same network from the same weights on the same minibatches with different optimizers, at the same cost."""
+"""Train the same network from the same weights on the same minibatches with different optimizers, at the same cost.
+
+The optimizers are methods of the benchmark, and the problem is one of its tasks.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.optim import Optimizer
 
+from hotswap.bench.methods import METHODS, Training
+from hotswap.bench.methods.base import Plain
+from hotswap.bench.methods.ours import Racing
+from hotswap.bench.workloads import Batch, Measures, Task
+from hotswap.bench.workloads.base import in_evaluation, minibatches_of
 from hotswap.data import Dataset, load_digits, load_mnist
-from hotswap.demo.optimizers import Contender, Rate
 from hotswap.errors import DataError, SettingError
 from hotswap.networks import PAPER_HIDDEN, multilayer_perceptron
 from hotswap.optim import HotSwap
 from hotswap.race import Race, Standings
 
-__all__ = ["DemoSettings", "Outcome", "Point", "budget", "load_data", "train"]
+__all__ = [
+    "PRODIGY_IS_MISSING",
+    "Contender",
+    "Outcome",
+    "Point",
+    "Rate",
+    "contenders",
+    "load_data",
+    "task_of",
+    "train",
+]
+
+PRODIGY_IS_MISSING = "Prodigy is left out: it needs prodigyopt, which is not installed."
 
 TRAIN_IMAGES = 50_000  # the paper trains on the first 50,000
 LOSS_IMAGES = 10_000
@@ -29,22 +49,39 @@ LOSS_IMAGES = 10_000
 POINTS, FIRST_POINT = 25, 0.01
 """How often a contender is measured, and after which share of its passes first; points grow by a constant factor."""
 
-TRIAL = 1 / 3
-"""Cost of a forward pass alone, in forward-and-backward passes: a backward pass costs twice as much."""
+
+class Rate(Enum):
+    """The origin of a learning rate."""
+
+    WON = "won"
+    ALONE = "alone"
+    """The first lane's, in a run that was too short to race."""
+    DEFAULT = "default"
+    ESTIMATED = "estimated"
+    MEDIAN = "median"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoSettings:
-    """The settings of the demo's runs."""
+@dataclass(frozen=True)
+class Contender:
+    """An optimizer that a newcomer can use without choosing a learning rate."""
 
-    epochs: int = 10
-    batch_size: int = 64
-    seed: int = 0
+    name: str
+    rate: Rate
+    begin: Callable[[Task], Training]
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"The demo's {name.replace('_', ' ')} is {getattr(self, name)}; give at least 1.")
+
+def contenders() -> list[Contender]:
+    """The race of the default lanes, AdamW as torch has it, Prodigy where it is installed, the paper's algorithm."""
+
+    def method(name: str) -> Callable[[Task], Training]:
+        return lambda task: METHODS[name]().begin(task, METHODS[name].first.settings, 0)
+
+    return [
+        Contender("Race", Rate.WON, lambda task: Racing(task, Race(task.model, total_steps=task.steps))),
+        Contender("AdamW", Rate.DEFAULT, method("adamw")),
+        *([Contender("Prodigy", Rate.ESTIMATED, method("prodigy"))] if find_spec("prodigyopt") is not None else []),
+        Contender("HotSwapSGD", Rate.MEDIAN, method("hotswap_sgd")),
+    ]
 
 
 @dataclass(frozen=True)
@@ -81,16 +118,6 @@ class Outcome:
         return self.points[-1]
 
 
-def budget(data: Dataset, settings: DemoSettings) -> int:
-    """The cost of every run, in forward-and-backward passes over a minibatch."""
-    images = min(TRAIN_IMAGES, len(data.train_images))
-    if images < settings.batch_size:
-        raise SettingError(
-            f"The demo's batch size is {settings.batch_size}, but {data.name} has only {images} training images."
-        )
-    return settings.epochs * (images // settings.batch_size)
-
-
 def load_data(folder: Path | None, report: Callable[[str], None]) -> Dataset:
     """MNIST, or scikit-learn's digits where no source of MNIST can be reached."""
     try:
@@ -100,35 +127,64 @@ def load_data(folder: Path | None, report: Callable[[str], None]) -> Dataset:
         return load_digits()
 
 
-def train(
-    contender: Contender, data: Dataset, settings: DemoSettings, on_step: Callable[[Outcome, float], None]
-) -> Outcome:
-    """Train one contender until it has spent the budget; `on_step` sees what it has done, and its latest loss."""
-    total = budget(data, settings)
+def task_of(data: Dataset, *, epochs: int = 10, batch_size: int = 64, seed: int = 0) -> Task:
+    """The problem as each contender gets it; its steps are the passes that each may take."""
+    images = min(TRAIN_IMAGES, len(data.train_images))
+    if images < batch_size:
+        raise SettingError(f"The demo's batch size is {batch_size}, but {data.name} has only {images} training images.")
     inputs, labels = torch.from_numpy(data.train_inputs()[:TRAIN_IMAGES]), torch.from_numpy(data.train_labels)
-    tests = torch.from_numpy(data.test_inputs()), torch.from_numpy(data.test_labels)
-    network = multilayer_perceptron((data.features, *PAPER_HIDDEN, data.classes), seed=settings.seed)
-    optimizer = contender.build(network, total)
-    schedule = contender.schedule(optimizer, total) if contender.schedule else None
-    outcome, points = Outcome(contender.name, contender.rate), _points(total)
-    batches = _batches(len(inputs), settings)
-    while outcome.passes < total:
+    tests, answers = torch.from_numpy(data.test_inputs()), torch.from_numpy(data.test_labels)
+    network = multilayer_perceptron((data.features, *PAPER_HIDDEN, data.classes), seed=seed)
+
+    def loss(batch: Batch) -> Tensor:
+        return cross_entropy(network(batch[0]), batch[1])
+
+    def measure() -> Measures:
+        scores = network(tests)
+        error = float((scores.argmax(1) != answers).double().mean()) if scores.isfinite().all() else math.nan
+        return Measures(float(loss((inputs[:LOSS_IMAGES], labels[:LOSS_IMAGES]))), error)
+
+    return Task(
+        network,
+        epochs * (images // batch_size),
+        lambda: minibatches_of(inputs, labels, batch_size, seed),
+        loss,
+        in_evaluation(network, measure),
+    )
+
+
+def train(contender: Contender, task: Task, on_step: Callable[[Outcome, float], None]) -> Outcome:
+    """Train one contender until it has spent the budget; `on_step` sees what it has done, and its latest loss."""
+    losses: list[float] = []
+
+    def noted(batch: Batch) -> Tensor:
+        value = task.loss(batch)
+        losses.append(float(value.detach()))
+        return value
+
+    training, outcome = contender.begin(replace(task, loss=noted)), Outcome(contender.name, contender.rate)
+    due, batches = _points(task.steps), task.minibatches()
+    optimizer = training.optimizer if isinstance(training, Plain) else None
+    while training.cost < task.steps:
         batch = next(batches)
+        losses.clear()
         began = time.process_time()
-        loss = _step(optimizer, network, inputs[batch], labels[batch], outcome)
-        if schedule is not None:
-            schedule.step()
+        training.step(batch)
         outcome.seconds += time.process_time() - began
-        if points and outcome.passes >= points[0]:
-            points = [point for point in points if point > outcome.passes]
-            outcome.points.append(_measured(optimizer, network, (inputs, labels), tests, outcome.passes))
-        on_step(outcome, loss)
-    if isinstance(optimizer, Race):
-        outcome.standings = optimizer.standings()
-        if not any(lane.dropped_at for lane in outcome.standings):
-            outcome.rate = Rate.ALONE
+        outcome.steps, outcome.passes = outcome.steps + 1, training.cost
+        if isinstance(optimizer, HotSwap):
+            assert optimizer.last_step is not None
+            rate = float(optimizer.last_step.values["lr"])  # type: ignore[arg-type]  # a rate is a float
+            outcome.rates += [rate] if rate > 0 else []
+        if due and outcome.passes >= due[0]:
+            due = [passes for passes in due if passes > outcome.passes]
+            outcome.points.append(Point(outcome.passes, *training.measure()))
+        on_step(outcome, losses[0])
+    if isinstance(training, Racing):
+        outcome.standings = training.race.standings()
+        outcome.rate = Rate.WON if any(lane.dropped_at for lane in outcome.standings) else Rate.ALONE
         outcome.rates = [rate for rate in [outcome.standings[0].rate] if rate is not None]
-    elif not isinstance(optimizer, HotSwap):
+    elif optimizer is not None and not isinstance(optimizer, HotSwap):
         outcome.rates = [float(optimizer.param_groups[0]["lr"])]
     return outcome
 
@@ -137,51 +193,3 @@ def _points(total: int) -> list[float]:
     """The costs at which a run is measured, the last one at its end."""
     grown = [FIRST_POINT ** (1 - number / (POINTS - 1)) for number in range(POINTS)]
     return [float(passes) for passes in sorted({max(1, round(share * total)) for share in grown})]
-
-
-def _batches(images: int, settings: DemoSettings) -> Iterator[Tensor]:
-    """Minibatches without end, in an order that only the seed decides."""
-    order = torch.Generator().manual_seed(settings.seed)
-    whole = images // settings.batch_size * settings.batch_size
-    while True:
-        yield from torch.randperm(images, generator=order)[:whole].view(-1, settings.batch_size)
-
-
-def _step(optimizer: Optimizer, network: nn.Module, x: Tensor, y: Tensor, outcome: Outcome) -> float:
-    outcome.steps += 1
-    if isinstance(optimizer, HotSwap):
-        optimizer.step(lambda: cross_entropy(network(x), y))
-        record = optimizer.last_step
-        assert record is not None
-        outcome.passes += 1 + TRIAL * len(record.trials)
-        rate = float(record.values["lr"])  # type: ignore[arg-type]  # a rate is a float
-        outcome.rates += [rate] if rate > 0 else []
-        return record.loss_before
-    outcome.passes += 1
-    loss = cross_entropy(network(x), y)
-    torch.autograd.backward(loss)
-    if isinstance(optimizer, Race):
-        optimizer.step(loss)
-    else:
-        optimizer.step()
-    optimizer.zero_grad()
-    return float(loss.detach())
-
-
-@torch.no_grad()
-def _measured(
-    optimizer: Optimizer,
-    network: nn.Module,
-    training: tuple[Tensor, Tensor],
-    tests: tuple[Tensor, Tensor],
-    passes: float,
-) -> Point:
-    race = optimizer if isinstance(optimizer, Race) else None
-    if race is not None:
-        race.eval()
-    loss = float(cross_entropy(network(training[0][:LOSS_IMAGES]), training[1][:LOSS_IMAGES]))
-    scores = network(tests[0])
-    error = float((scores.argmax(1) != tests[1]).double().mean()) if scores.isfinite().all() else math.nan
-    if race is not None:
-        race.train()
-    return Point(passes, loss, error)

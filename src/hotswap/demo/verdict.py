@@ -9,7 +9,7 @@ from functools import partial
 
 from hotswap.demo.training import Outcome
 
-__all__ = ["Standout", "Verdict", "judge"]
+__all__ = ["Cost", "Standout", "Verdict", "judge"]
 
 BASELINE = "AdamW"
 """The contender with whose time the race's time is compared."""
@@ -35,6 +35,29 @@ class Standout:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """The cost of the race."""
+
+    won: str
+    """The lane that won it."""
+    dropped: int
+    """Lanes that it dropped."""
+    share: float
+    """The share of its passes that went to lanes that it dropped."""
+    slower: float
+    """Its processor time over AdamW's."""
+
+    def __str__(self) -> str:
+        said = f"The run was too short for a race, so {self.won} trained alone"
+        if self.dropped:
+            lanes = "1 lane" if self.dropped == 1 else f"{self.dropped} lanes"
+            said = (
+                f"The race spent {100 * self.share:.0f} % of its passes on {lanes} that it dropped and kept {self.won}"
+            )
+        return f"{said}; it took {self.slower:.2f} times {BASELINE}'s processor time."
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The conclusions from one demo."""
 
@@ -43,79 +66,45 @@ class Verdict:
     """The lowest by the training loss; None where nobody learned."""
     error: Standout | None
     """The lowest by the test error; None where nobody learned."""
-    won: str = ""
-    """The lane that won the race; empty without a race."""
-    dropped: int = 0
-    """Lanes that the race dropped."""
-    share: float = 0.0
-    """The share of the race's passes that went to lanes that it dropped."""
-    slower: float | None = None
-    """The race's processor time over AdamW's."""
+    cost: Cost
 
     def __str__(self) -> str:
-        return " ".join(one[0].upper() + one[1:] for one in (self._lowest(), self._cost()) if one)
-
-    def _lowest(self) -> str:
         if self.loss is None or self.error is None:
-            return "No two of them learned anything, so there is nothing to compare."
+            return f"No two of them learned anything, so there is nothing to compare. {self.cost}"
         loss, error = self.loss, self.error
+        below = f"{_below(loss.value, loss.next_value)} {loss.next}'s"
         if loss.level:
             below = f"within {100 * LEVEL:.0f} % of {_listed(loss.level)}"
-        else:
-            below = f"{_below(loss.value, loss.next_value)} {loss.next}'s"
-        first = f"{loss.name} ended with the lowest training loss, {below}"
-        who = "it also" if error.name == loss.name else error.name
-        second = f"{who} had the lowest test error, {100 * error.value:.2f} %"
+        apart = f"which is below {error.next}'s by more than chance explains"
         if error.level:
-            apart = f", too close to {_listed(error.level)} to tell apart on {self.test_images:,} test images"
-        else:
-            apart = f", which is below {error.next}'s by more than chance explains"
-        return f"{first}; {second}{apart}."
-
-    def _cost(self) -> str:
-        if not self.won:
-            return ""
-        if self.dropped:
-            lanes = "1 lane" if self.dropped == 1 else f"{self.dropped} lanes"
-            said = (
-                f"The race spent {100 * self.share:.0f} % of its passes on {lanes} that it dropped and kept {self.won}"
-            )
-        else:
-            said = f"The run was too short for a race, so {self.won} trained alone"
-        return said + (
-            "." if self.slower is None else f"; it took {self.slower:.2f} times {BASELINE}'s processor time."
-        )
+            apart = f"too close to {_listed(error.level)} to tell apart on {self.test_images:,} test images"
+        who = "it also" if error.name == loss.name else error.name
+        first = f"{loss.name} ended with the lowest training loss, {below}"
+        second = f"{who} had the lowest test error, {100 * error.value:.2f} %, {apart}."
+        return f"{first[0].upper()}{first[1:]}; {second} {self.cost}"
 
 
 def judge(outcomes: Sequence[Outcome], test_images: int) -> Verdict:
-    """Decide who ended lowest, and what the race cost."""
-    names = [THE_RACE if one.standings else one.name for one in outcomes]
-    losses = _standout(
-        [(name, one.end.loss) for name, one in zip(names, outcomes, strict=True)], lambda _, lowest: LEVEL * lowest
-    )
-    errors = _standout(
-        [(name, one.end.error) for name, one in zip(names, outcomes, strict=True)], partial(_noise, test_images)
-    )
-    race = next((one for one in outcomes if one.standings), None)
-    if race is None or race.standings is None:
-        return Verdict(test_images, losses, errors)
+    """Decide who ended lowest, and what the race cost. One of the contenders raced, and one is `BASELINE`."""
+    (race,) = (one for one in outcomes if one.standings)
+    (beside,) = (one for one in outcomes if one.name == BASELINE)
+    assert race.standings is not None
+    names = [THE_RACE if one is race else one.name for one in outcomes]
     winner, *others = race.standings
     raced = [lane for lane in others if lane.dropped_at]
-    beside = next((one for one in outcomes if one.name == BASELINE), None)
     return Verdict(
         test_images,
-        losses,
-        errors,
-        won=winner.name,
-        dropped=len(raced),
-        share=sum(lane.steps for lane in raced) / race.steps,
-        slower=race.seconds / beside.seconds if beside else None,
+        _standout(names, [one.end.loss for one in outcomes], lambda _, lowest: LEVEL * lowest),
+        _standout(names, [one.end.error for one in outcomes], partial(_noise, test_images)),
+        Cost(winner.name, len(raced), sum(lane.steps for lane in raced) / race.steps, race.seconds / beside.seconds),
     )
 
 
-def _standout(values: Sequence[tuple[str, float]], margin: Callable[[float, float], float]) -> Standout | None:
+def _standout(
+    names: Sequence[str], values: Sequence[float], margin: Callable[[float, float], float]
+) -> Standout | None:
     """The lowest value; `margin` is the difference up to which a value is level with the lowest one."""
-    finite = sorted((value, name) for name, value in values if math.isfinite(value))
+    finite = sorted((value, name) for value, name in zip(values, names, strict=True) if math.isfinite(value))
     if len(finite) < 2:
         return None
     (lowest, name), *others = finite
