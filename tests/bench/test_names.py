@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def forged(tmp_path: Path) -> Any:
         store = BenchStore.create(home / "bench", "smoke")
         for number, result in enumerate(results):
             store.units.store(f"run-{number}", result.plain())
-        export_results(SimpleNamespace(results=lambda: by_id(*results)), home / "tables")
+        export_results(by_id(*results).values(), home / "tables")
         return home / "bench", home / "tables"
 
     return forge

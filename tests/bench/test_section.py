@@ -50,7 +50,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench")
     store = BenchStore.create(folder / "bench", "smoke")
     store.record(whole().values())
-    export_results(store, folder / "tables")
+    export_results(store.results().values(), folder / "tables")
     return folder / "tables"
 
 

@@ -33,7 +33,7 @@ def store_of(folder: Path, *results: Result) -> BenchStore:
 
 
 def tables_of(path: Path, *results: Result) -> Path:
-    export_results(store_of(path / "bench", *results), path / "tables")
+    export_results(results, path / "tables")
     return path / "tables"
 
 
@@ -235,12 +235,12 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path: Path, harm: Callable[[
 
 def test_a_table_is_not_the_name_of_a_folder(tmp_path: Path) -> None:
     store = store_of(tmp_path / "bench", made(W, "sgd"))
-    assert len(export_results(store, tmp_path / "gpu-2026.11")) == 2
+    assert len(export_results(store.results().values(), tmp_path / "gpu-2026.11")) == 2
     (tmp_path / "file").write_text("mine")
     for name in ("runs.parquet", "file"):
         with pytest.raises(StudyError, match="is not the name of a folder"):
-            export_results(store, tmp_path / name)
+            export_results(store.results().values(), tmp_path / name)
     with pytest.raises(StudyError, match="cannot be read or written"):
-        export_results(store, tmp_path / "file" / "tables")
+        export_results(store.results().values(), tmp_path / "file" / "tables")
     with pytest.raises(StudyError, match="is not a folder that `hotswap bench export` has written"):
         read_results(tmp_path / "nothing")

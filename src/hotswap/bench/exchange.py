@@ -7,14 +7,14 @@ OUT/points.parquet      a row for each measurement
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hotswap.bench.methods import METHODS
-from hotswap.bench.runs import STATES, Point, Result, Run
-from hotswap.bench.workloads import SIZES, WORKLOADS
+from hotswap.bench.runs import Point, Result, Run
+from hotswap.bench.workloads import WORKLOADS
 from hotswap.errors import SettingError, StudyError
 from hotswap.files import explained, replacing
 from hotswap.store import parsed
@@ -38,21 +38,14 @@ POINT_COLUMNS = {
 _KEY = ("workload", "method", "configuration", "seed")
 
 
-class Readable(Protocol):
-    """Has results by the ids of their runs, as a benchmark's folder has."""
-
-    def results(self) -> Mapping[str, Result]:
-        """All of them."""
-
-
-def export_results(store: Readable, folder: Path) -> list[Path]:
+def export_results(results: Iterable[Result], folder: Path) -> list[Path]:
     """Write everything that is known; returns the files."""
     import pandas as pd  # noqa: PLC0415 (training needs none)
 
     if folder.is_file() or (folder.suffix in (".parquet", ".csv") and not folder.is_dir()):
         raise StudyError(f"{folder} is not the name of a folder; the tables of a benchmark go into one.")
     runs, points = [], []
-    for result in store.results().values():
+    for result in results:
         plain = result.plain()
         measured = plain.pop("points")
         texts = {name: json.dumps(plain[name], sort_keys=True) for name in ("settings", "origin")}
@@ -80,24 +73,20 @@ def read_exported(folder: Path) -> list[Result]:
         points.setdefault(key, []).append(Point(**row))
     file = folder / RUNS
     return [
-        _result(row, points.get(tuple(row[name] for name in _KEY), []), file) for row in read_rows(file, RUN_COLUMNS)
+        _result({**row, "points": sorted(points.get(tuple(row[name] for name in _KEY), []))}, file)
+        for row in read_rows(file, RUN_COLUMNS)
     ]
 
 
-def _result(row: dict[str, Any], points: list[Point], file: Path) -> Result:
-    run = Run(*(row[name] for name in (*_KEY, "size")))
-    if row["state"] not in STATES or not all(isinstance(row[name], str) for name in ("settings", "origin")):
-        raise unreadable(file, f"it has a state {row['state']!r}")
-    if row["size"] not in SIZES:
-        raise unreadable(file, f"it has a size {row['size']!r}")
+def _result(row: dict[str, Any], file: Path) -> Result:
     try:
-        settings, origin = (parsed(row[name].encode(), file) for name in ("settings", "origin"))
+        row |= {name: parsed(row[name].encode(), "JSON") for name in ("settings", "origin")}
+        result = Result.of(row)
     except StudyError as error:
+        run = Run(*(row[name] for name in (*_KEY, "size")))
         raise unreadable(file, f"the settings or the origin of {run.id}: {error}") from error
-    if not (isinstance(settings, dict) and isinstance(origin, dict)):
-        raise unreadable(file, f"the settings or the origin of {run.id} have no names")
-    measured = tuple(sorted(points))
-    result = Result(run, row["state"], row["reason"], measured, row["budget"], row["version"], settings, origin)
+    except ValueError as error:
+        raise unreadable(file, error) from error
     if result.digest() == row["digest"]:
         return result
     told = f"What {file.parent.name} has of it is not what was exported; it is trained again with the next run."

@@ -19,7 +19,7 @@ from hotswap.bench.methods import METHODS
 from hotswap.bench.plan import wanted
 from hotswap.bench.runs import SETTLED, Point, Result, Run
 from hotswap.bench.store import WAITING, BenchStore
-from hotswap.bench.training import training
+from hotswap.bench.training import Stopped, train
 from hotswap.bench.workloads import WORKLOADS, Size
 from hotswap.data import Dataset, load
 from hotswap.data.registry import hand_over
@@ -165,17 +165,16 @@ def train_run(
             _HANDED_OVER.add(work.key)
         _keep_data(run)
         tell = _noting(work)
-    steps = training(run, work.device)
-    while True:
-        try:
-            point = next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            break
+
+    def watch(point: Point) -> None:
         tell(run, point)
         if stopping():
-            steps.close()
-            return None
+            raise Stopped
+
+    try:
+        result = train(run, work.device, watch)
+    except Stopped:
+        return None
     if work.device.startswith("cuda"):
         torch.cuda.empty_cache()  # for processes that share the GPU
     return result

@@ -7,10 +7,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
-from hotswap.bench.workloads import Size
+from hotswap.bench.workloads import SIZES, Size
 from hotswap.names import one_line
 
 __all__ = ["PERCENTS", "SETTLED", "STATES", "Point", "Result", "Run", "State", "troubles"]
@@ -98,30 +99,36 @@ class Result:
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
-        run = self.run
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "run"}
+        points = [list(point) for point in self.points]
         return {
-            "workload": run.workload,
-            "method": run.method,
-            "configuration": run.configuration,
-            "seed": run.seed,
-            "size": run.size,
-            "state": self.state,
-            "reason": self.reason,
-            "budget": self.budget,
-            "version": self.version,
+            **asdict(self.run),
+            **own,
             "settings": dict(self.settings),
             "origin": dict(self.origin),
-            "points": [list(point) for point in self.points],
+            "points": points,
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Result:
-        """From what `plain` gives."""
-        return cls(
-            run=Run(*(plain[name] for name in ("workload", "method", "configuration", "seed", "size"))),
-            points=tuple(Point(*values) for values in plain["points"]),
-            **{name: plain[name] for name in ("state", "reason", "budget", "version", "settings", "origin")},
-        )
+        """From what `plain` gives.
+
+        Raises:
+            KeyError, TypeError, ValueError: Something is missing, or cannot be.
+        """
+        run = Run(*(plain[field.name] for field in fields(Run)))
+        for name, known in (("state", STATES), ("size", SIZES)):
+            if plain[name] not in known:
+                raise ValueError(f"it has a {name} {plain[name]!r}")
+        if not (isinstance(plain["settings"], dict) and isinstance(plain["origin"], dict)):
+            raise ValueError(f"the settings or the origin of {run.id} have no names")  # noqa: TRY004  # of the file
+        points = tuple(Point(*values) for values in plain["points"])
+        for number in (run.seed, plain["budget"], plain["version"], *chain(*points)):
+            float(number)
+        if not all(point.seconds >= 0 and point.percent >= 0 for point in points):
+            raise ValueError("it has a time or a share below 0")
+        own = {name: plain[name] for name in ("state", "reason", "budget", "version", "settings", "origin")}
+        return cls(run, points=points, **own)
 
 
 def troubles(results: Iterable[Result]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from hotswap.bench.methods import FIRST
+from hotswap.bench.methods import FIRST, SECOND
 from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
 from hotswap.bench.plan import CHOOSING, chosen
 from hotswap.bench.runs import PERCENTS, SETTLED, Result, Run
@@ -21,6 +21,7 @@ __all__ = [
     "Key",
     "Overall",
     "Score",
+    "by_method",
     "curve",
     "ends",
     "geometric_mean",
@@ -82,15 +83,8 @@ class Score:
         return self.nearest > NEAR
 
 
-class Band(tuple[float, float, float]):
-    """A median, and the least and the greatest."""
-
-    __slots__ = ()
-
-    def __new__(cls, values: Sequence[float]) -> Band:
-        """The band of the values of several seeds."""
-        return super().__new__(cls, (median(values), min(values), max(values)))
-
+Band = tuple[float, float, float]
+"""A median, and the least and the greatest."""
 
 Key = tuple[str, str, str]
 """Workload, method and configuration."""
@@ -124,7 +118,8 @@ def curve(runs: Sequence[Result], start: float = math.nan) -> dict[int, Band]:
 
     start: that of networks before their first step, for runs of which nothing is known.
     """
-    return {percent: Band([_value(run, percent, start) for run in runs]) for percent in PERCENTS}
+    by_percent = {percent: [_value(run, percent, start) for run in runs] for percent in PERCENTS}
+    return {percent: (median(values), min(values), max(values)) for percent, values in by_percent.items()}
 
 
 def ends(runs: Sequence[Result], start: float = math.nan) -> list[float]:
@@ -220,19 +215,21 @@ def geometric_mean(ratios: Iterable[float]) -> float:
     return math.exp(fmean(logs))
 
 
+def by_method(found: Iterable[Score]) -> dict[str, dict[str, Score]]:
+    """By method, then by workload: its first configuration, where it has a score."""
+    table: dict[str, dict[str, Score]] = {}
+    for score in found:
+        if (score.configuration == FIRST or score.method == REFERENCE) and not math.isnan(score.ratio):
+            table.setdefault(score.method, {})[score.workload] = score
+    return table
+
+
 def overall(found: Iterable[Score]) -> list[Overall]:
     """The methods, the best mean first; those that are on more workloads before others."""
-    by_method: dict[str, list[Score]] = {}
-    again: dict[tuple[str, str], float] = {}
-    for score in found:
-        if math.isnan(score.ratio):
-            continue
-        if score.configuration == FIRST or score.method == REFERENCE:
-            by_method.setdefault(score.method, []).append(score)
-        else:
-            again[score.method, score.workload] = score.ratio
+    found = list(found)
+    again = {(score.method, score.workload): score.ratio for score in found if score.configuration == SECOND}
     rows = []
-    for method, own in by_method.items():
+    for method, own in ((method, list(scores.values())) for method, scores in by_method(found).items()):
         better = [min(score.ratio, again.get((method, score.workload), math.inf)) for score in own]
         worst = max(own, key=lambda score: score.ratio)
         rows.append(
@@ -277,16 +274,12 @@ def profile(found: Iterable[Score], levels: Sequence[float]) -> dict[str, list[f
 
     Only of methods that have a score on all of them: others would be judged by what was not measured.
     """
-    kept = [score for score in found if score.configuration == FIRST or score.method == REFERENCE]
-    kept = [score for score in kept if not math.isnan(score.ratio)]
-    count = len({score.workload for score in kept})
-    by_method: dict[str, list[float]] = {}
-    for score in kept:
-        by_method.setdefault(score.method, []).append(score.ratio)
+    table = by_method(found)
+    count = len({workload for own in table.values() for workload in own})
     return {
-        method: [sum(ratio <= level for ratio in ratios) / count for level in levels]
-        for method, ratios in by_method.items()
-        if len(ratios) == count
+        method: [sum(score.ratio <= level for score in own.values()) / count for level in levels]
+        for method, own in table.items()
+        if len(own) == count
     }
 
 

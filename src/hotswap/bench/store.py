@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hotswap.bench.exchange import RUNS, of_today, read_exported
-from hotswap.bench.runs import SETTLED, STATES, Result, Run
+from hotswap.bench.runs import SETTLED, Result, Run
 from hotswap.bench.workloads import SIZES, Size
 from hotswap.errors import DamagedError, StudyError
 from hotswap.names import check_name
@@ -131,14 +131,8 @@ def _read(content: Mapping[str, Any], file: Path, size: Size) -> Result:
         check_name(content.get(name), name, str(file))
     try:
         result = Result.of(content)
-        whole = (isinstance(result.origin, dict) and isinstance(result.settings, dict), result.state in STATES)
-        numbers = [float(value) for point in result.points for value in point]
-        numbers += [float(value) for value in (result.budget, result.version, result.run.seed)]
-        steps = all(point.seconds >= 0 and point.percent >= 0 for point in result.points)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(file, f"it is no result: {type(error).__name__}: {error}") from error
-    if not (all(whole) and steps):
-        raise DamagedError(file, "it is no result")
     if result.run.size != size:
         raise StudyError(f"{file} is of size {result.run.size}, and the benchmark of size {size}; move it elsewhere.")
     return result

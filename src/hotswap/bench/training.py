@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -26,10 +26,14 @@ from hotswap.errors import DataError, HotSwapError, SettingError
 from hotswap.optim.failures import is_of_the_machine
 from hotswap.store import versions
 
-__all__ = ["program", "train", "training"]
+__all__ = ["Stopped", "program", "train"]
 
 PATIENCE = 2
 """Measurements in a row that are not finite, after which a run is given up. Methods may recover from one."""
+
+
+class Stopped(Exception):  # noqa: N818  # nothing went wrong
+    """Whoever watches a training has asked for its end."""
 
 
 @cache
@@ -44,20 +48,8 @@ def program() -> str:
 def train(run: Run, device: str = "cpu", watch: Callable[[Point], None] = lambda _: None) -> Result:
     """Train a run until its budget is spent. Whatever happens, there is a result that says so.
 
-    watch: is given each measurement when it is made.
+    watch: is given each measurement when it is made. It may raise `Stopped`, which ends the training.
     """
-    steps = training(run, device)
-    while True:
-        try:
-            point = next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        watch(point)
-
-
-def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
-    """The same as a generator: it yields each measurement when it is made, and returns the result."""
     if run.size not in get_args(Size):
         raise SettingError(f"Run(size={run.size!r}): a workload is of size {' or '.join(get_args(Size))}.")
     workload, method = WORKLOADS.find(run.workload, "workload")(), METHODS.find(run.method, "method")()
@@ -84,7 +76,9 @@ def training(run: Run, device: str = "cpu") -> Generator[Point, None, Result]:
                 origin["text"] = fingerprint()
             begun = _begin(run, workload, method, settings, device)
             budget = begun.task.steps
-            yield from _measured(begun, torch.device(device), points)
+            _train(begun, torch.device(device), points, watch)
+        except Stopped:
+            raise
         except DataError as error:
             return ended("missing", _one_line(error))
         except Exception as error:  # of any package; the row says which
@@ -108,7 +102,7 @@ def _begin(run: Run, workload: Workload, method: Method, settings: dict[str, Any
     return begun
 
 
-def _measured(training: Training, device: torch.device, points: list[Point]) -> Generator[Point, None, None]:
+def _train(training: Training, device: torch.device, points: list[Point], watch: Callable[[Point], None]) -> None:
     """Train, and measure at every moment that there is a row for."""
     batches = training.task.minibatches()
     steps, seconds = 0, 0.0
@@ -133,7 +127,7 @@ def _measured(training: Training, device: torch.device, points: list[Point]) -> 
                 f"The validation measure is {points[-1].validation:g}, and scores are ratios of measures: give the "
                 "workload one that is never negative, such as the exponential of its loss."
             )
-        yield points[-1]
+        watch(points[-1])
         if len(points) >= PATIENCE and not any(point.finite for point in points[-PATIENCE:]):
             return
 

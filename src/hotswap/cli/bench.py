@@ -298,7 +298,8 @@ def export(
     from hotswap.bench.store import BenchStore
 
     store = BenchStore.open(folder)
-    check_together(store.results().values(), str(folder))
+    results = store.results().values()
+    check_together(results, str(folder))
     store.check_whole()
-    for path in export_results(store, out_dir):
+    for path in export_results(results, out_dir):
         out.print(str(path), highlight=False)

@@ -15,7 +15,7 @@ from hotswap.bench.methods import FIRST, METHODS
 from hotswap.bench.methods.tuned import REFERENCE
 from hotswap.bench.report.methods import is_ours
 from hotswap.bench.runs import Result
-from hotswap.bench.scores import Overall, Score, ends, geometric_mean, overall, reported, untrained
+from hotswap.bench.scores import Overall, Score, by_method, ends, geometric_mean, overall, reported, untrained
 
 __all__ = [
     "FEW",
@@ -176,11 +176,7 @@ def best_first(found: Sequence[Score]) -> list[Overall]:
 
 def table_of(found: Iterable[Score]) -> Table:
     """The scores of methods without tuning."""
-    table: dict[str, dict[str, Score]] = {}
-    for score in found:
-        if score.configuration == FIRST and score.method != REFERENCE and not math.isnan(score.ratio):
-            table.setdefault(score.method, {})[score.workload] = score
-    return table
+    return {method: own for method, own in by_method(found).items() if method != REFERENCE}
 
 
 def sides(table: Table) -> tuple[list[str], list[str]]:
