@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from hotswap.cli import app
+from hotswap.errors import SettingError
 
 FILES = sorted((Path(__file__).parents[1] / "examples" / "extending").glob("*.py"))
 LOAD = [word for file in FILES for word in ("--load", str(file))]
@@ -91,14 +95,30 @@ from hotswap.cli import app
 
 load, commands = json.loads(sys.argv[1])
 for words in commands:
+    print("$", *words)
     app([*load, *words], standalone_mode=False)
     load = []  # once in a process
 """
 
 
-def hotswap(*commands: list[str], cwd: Path) -> str:
-    """Several commands in one process: most of the time goes into starting one."""
-    return python("-c", COMMANDS, json.dumps([LOAD, commands]), cwd=cwd)
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder with a study of all that the files add, trained at once and in two parts; and what each command said.
+
+    The commands run in one process: most of the time goes into starting one.
+    """
+    folder = tmp_path_factory.mktemp("studied")
+    (folder / "mine.toml").write_text(STUDY, encoding="utf-8")
+    train = ["study", "run", "mine.toml", "--out"]
+    commands = [
+        [*train, "whole"],
+        ["study", "export", "whole", "whole.csv"],
+        [*train, "parts", "--epochs", "2"],
+        [*train, "parts"],
+        ["study", "export", "parts", "parts.csv"],
+        ["study", "new", "new.toml"],
+    ]
+    return folder, python("-c", COMMANDS, json.dumps([LOAD, commands]), cwd=folder).split("$ ")[1:]
 
 
 def rows(file: Path) -> list[dict[str, str]]:
@@ -117,16 +137,11 @@ def test_bandit_and_search_in_an_optimizer_that_is_resumed(tmp_path: Path) -> No
     python("-c", OPTIMIZER, *map(str, FILES), cwd=tmp_path)
 
 
-def test_all_of_them_in_a_study_that_is_resumed(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(STUDY, encoding="utf-8")
-    train = ["study", "run", "mine.toml", "--out"]
-    hotswap(
-        [*train, "whole"], ["study", "export", "whole", "whole.csv"], [*train, "parts", "--epochs", "2"], cwd=tmp_path
-    )
-    resumed = hotswap([*train, "parts"], ["study", "export", "parts", "parts.csv"], cwd=tmp_path)
-    assert "lion-b50: going on from the checkpoint after epoch 2" in resumed
-    expected = rows(tmp_path / "whole.csv")
-    assert rows(tmp_path / "parts.csv") == expected
+def test_all_of_them_in_a_study_that_is_resumed(studied: tuple[Path, list[str]]) -> None:
+    folder, said = studied
+    assert "lion-b50: going on from the checkpoint after epoch 2" in said[3]
+    expected = rows(folder / "whole.csv")
+    assert rows(folder / "parts.csv") == expected
     last = {row["run"]: row for row in expected if row["epoch"] == "4"}
     names = ("curious-b50", "lion-b50-lr0.01", "lion-b50-lr0.001")
     assert set(last) == {f"{name}-s{seed}" for name in names for seed in "01"}
@@ -134,9 +149,8 @@ def test_all_of_them_in_a_study_that_is_resumed(tmp_path: Path) -> None:
     assert float(last["curious-b50-s0"]["trials"]) > 1
 
 
-def test_the_example_of_a_study_has_what_the_files_add(tmp_path: Path) -> None:
-    hotswap(["study", "new", "mine.toml"], cwd=tmp_path)
-    text = (tmp_path / "mine.toml").read_text(encoding="utf-8")
+def test_the_example_of_a_study_has_what_the_files_add(studied: tuple[Path, list[str]]) -> None:
+    text = (studied[0] / "new.toml").read_text(encoding="utf-8")
     assert "[lion]" in text
     assert '"stripes"' in text
     assert 'name = "normalised"' in text
@@ -163,8 +177,5 @@ def test_without_the_files_a_sentence_says_what_is_missing(tmp_path: Path) -> No
 def test_a_file_that_cannot_be_loaded(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "mine.py").write_text(text, encoding="utf-8")
-    words = [sys.executable, "-m", "hotswap", "--load", "mine.py", "data", "list"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert message in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    with pytest.raises(SettingError, match=message):
+        CliRunner().invoke(app, ["--load", str(tmp_path / "mine.py"), "data", "list"], catch_exceptions=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from hotswap.bench.methods import FIRST, METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE, SEARCHED
 from hotswap.bench.plan import CHOOSING
 from hotswap.bench.running import BenchOptions, BenchWork, load_datasets, run_bench, train_run
-from hotswap.bench.runs import Result, Run, State
+from hotswap.bench.runs import Run, State
 from hotswap.bench.store import BenchStore
 from hotswap.bench.training import train
 from hotswap.bench.workloads import WORKLOADS
 from hotswap.data import DATASETS, Dataset, registry
 from hotswap.errors import DataError
-from hotswap.work import Here, Setting
+from hotswap.work import Here, Setting, WorkerDiedError
 from tests.bench.helpers import Pretending, Silent
 
 W = "paper_network"
@@ -187,55 +188,28 @@ def test_in_processes_as_in_this_one(tmp_path: Path) -> None:
     assert len(watcher.ended) == 5
 
 
-DYING = """
-import os
-import signal
-import torch
-from hotswap.bench.methods import METHODS, Method
+class Deadly:
+    """A place where every process that tries a run dies. See `hotswap.work.Place`."""
 
-class Dying(Method):
-    title = "one that takes its process with it"
+    def room(self) -> int:
+        return 1
 
-    def begin(self, task, settings, seed):
-        os.kill(os.getpid(), signal.SIGKILL)
+    def submit(self, payload: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(WorkerDiedError("the process that did it was killed 3 times", "all of it"))
+        return future
 
-class Hungry(Method):
-    title = "one for which there is no memory"
-
-    def begin(self, task, settings, seed):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-METHODS.register("dying")(Dying)
-METHODS.register("hungry")(Hungry)
-"""
+    def stop(self) -> None: ...
 
 
-def test_runs_whose_process_or_machine_failed_are_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(METHODS, "_known", dict(METHODS))
-    exec(DYING, {"__name__": "mine"})
-    for name in ("dying", "hungry"):
-        monkeypatch.setattr(METHODS[name], "first", METHODS["adamw"].first)
-    monkeypatch.setattr(running, "loaded_texts", lambda: (("mine.py", DYING),))
-    monkeypatch.setattr("hotswap.bench.plan.reporting_seeds", lambda _: range(1))
-    store, spent = BenchStore.create(tmp_path, "smoke"), list[Result]()
-    with Here(Setting(train_run), 1) as unused:
-        assert unused.room() == 1
-    places: list[Here] = []
-
-    def elsewhere(setting: Setting) -> Here:
-        places.append(Here(setting, 1, is_spent=lambda result: bool(spent.append(result)) or result.state == "killed"))
-        return places[0]
-
-    try:
-        go(store, BenchOptions(workloads=[W], methods=["dying", "hungry"]), elsewhere=elsewhere)
-    finally:
-        places[0].__exit__(None, None, None)
-    found = {result.run.method: result for result in store.results().values()}
-    assert found["dying"].state == "killed"
-    assert "was killed 3 times" in found["dying"].reason
-    assert found["hungry"].state == "killed"
-    assert found["hungry"].reason.startswith("OutOfMemoryError: CUDA out of memory")
-    assert [result.state for result in spent] == ["killed"]
+def test_runs_whose_process_died_are_rows(tmp_path: Path) -> None:
+    store = BenchStore.create(tmp_path, "smoke")
+    assert go(store, ONE, elsewhere=lambda _: Deadly())
+    found = store.results().values()
+    assert [(result.state, result.reason) for result in found] == [
+        ("killed", "the process that did it was killed 3 times")
+    ] * 5
+    assert all(result.settings == METHODS["adamw"].first.settings for result in found)
 
 
 def test_a_process_loads_a_data_set_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,16 +117,20 @@ class Tables:
         return float(self.curves(workload, method, name)[100].median()) / self.level(workload)
 
 
-@pytest.fixture(params=["made up", "published"])
-def folder(request: pytest.FixtureRequest, exported: Path) -> Path:
-    found = exported if request.param == "made up" else published()
-    if found is None:
+Read = tuple[dict[str, Any], dict[str, Result], Tables]
+
+
+@pytest.fixture(scope="module", params=["made up", "published"])
+def read(request: pytest.FixtureRequest, exported: Path) -> Read:
+    """The section, the results that it is of, and their tables."""
+    folder = exported if request.param == "made up" else published()
+    if folder is None:
         pytest.skip("the benchmark has not been run")
-    return found
+    return section_of(folder), {result.run.id: result for result in read_results(folder)}, Tables(folder)
 
 
-def test_every_number_is_that_of_rows(folder: Path) -> None:
-    section, tables = section_of(folder), Tables(folder)
+def test_every_number_is_that_of_rows(read: Read) -> None:
+    section, _, tables = read
     assert section["unfinished"] == (tables.runs["state"] != "finished").sum()
     near = pytest.approx
     table: dict[str, dict[str, float]] = {}
@@ -171,8 +175,8 @@ def test_every_number_is_that_of_rows(folder: Path) -> None:
         assert shares == near(counts, rel=1e-5), method
 
 
-def test_ours_against_the_others_is_what_the_tables_hold(folder: Path) -> None:
-    section, tables = section_of(folder), Tables(folder)
+def test_ours_against_the_others_is_what_the_tables_hold(read: Read) -> None:
+    section, results, tables = read
     names = {row["method"] for row in section["overall"]} - {REFERENCE}
     ours = {name for name in names if METHODS[name].ours}
     there = {
@@ -199,7 +203,6 @@ def test_ours_against_the_others_is_what_the_tables_hold(folder: Path) -> None:
         group = level if max(best) <= 1.01 * min(best) else wins if best[0] < best[1] else losses
         told = group[workload.replace("_", " ")]
         assert re.findall(r" ([\d.]+)(?:,|$)", told) == [three_digits(value) for value in best]
-    results = {result.run.id: result for result in read_results(folder)}
     rows = {row[0]: row[1:] for row in standing_grid(scores(results)).rows}
     title = "the best of them ahead of the best of the other side, on"
     assert rows[title][0] == f"{len(wins)} of {len(section['scored'])}"
