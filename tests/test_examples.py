@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,28 @@ from tests.children import child
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+SERVER = get_context("forkserver")
+SERVER.set_forkserver_preload(["torch", "hotswap.optim", "hotswap.race"])  # which each example would import anew
+
+
+def script(path: Path, words: tuple[str, ...], folder: Path, said: Path) -> None:
+    """Run a program as `python PATH WORDS` does in a folder, with all that it says in a file."""
+    with said.open("wb") as stream:
+        for number in (1, 2):
+            os.dup2(stream.fileno(), number)
+    os.chdir(folder)
+    sys.argv = [str(path), *words]
+    sys.path[0] = str(path.parent)
+    runpy.run_path(str(path), run_name="__main__")
+
+
 def run(name: str, *arguments: str, cwd: Path) -> str:
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # tests run side by side
-    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True, env=alone)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    said = cwd / "said.txt"
+    process = SERVER.Process(target=script, args=(EXAMPLES / name, arguments, cwd, said))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, said.read_text(encoding="utf-8")
+    return said.read_text(encoding="utf-8")
 
 
 def test_race(tmp_path: Path) -> None:

@@ -132,6 +132,15 @@ def _equal(one: State, other: State) -> bool:
     )
 
 
+def _close(one: State, other: State, runs: slice = slice(None)) -> bool:
+    """Whether a state is that of some runs of another one, but for rounding."""
+    others = arrays_of(other)
+    return all(
+        np.allclose(_numpy(array), _numpy(others[name])[runs], rtol=1e-9, atol=1e-12, equal_nan=True)
+        for name, array in arrays_of(one).items()
+    )
+
+
 # --- bandits ----------------------------------------------------------------------------------------------------------
 
 
@@ -214,10 +223,7 @@ def _check_independence(bandit: Bandit, kind: str, device: Device) -> None:
     together, state = _drive(bandit, _begin(bandit, device), rewards, device)
     for run, seed in enumerate(SEEDS):
         alone, single = _drive(bandit, _begin(bandit, device, [seed]), rewards[run : run + 1], device)
-        same = np.array_equal(alone[0], together[run]) and all(
-            np.allclose(_numpy(array)[0], _numpy(arrays_of(state)[name])[run], rtol=1e-9, atol=1e-12, equal_nan=True)
-            for name, array in arrays_of(single).items()
-        )
+        same = np.array_equal(alone[0], together[run]) and _close(single, state, slice(run, run + 1))
         _say(same, bandit, f"a run depends on those beside it in {kind}: it goes another way when it is alone.")
 
 
@@ -252,10 +258,7 @@ def _check_division(bandit: Bandit, kind: str, device: Device) -> None:
     at_once, divided = bandit.observe(state, arms, rewards), state
     for trial in range(3):
         divided = bandit.observe(divided, arms[:, trial : trial + 1], rewards[:, trial : trial + 1])
-    same = all(
-        np.allclose(_numpy(array), _numpy(arrays_of(divided)[name]), rtol=1e-9, atol=1e-12, equal_nan=True)
-        for name, array in arrays_of(at_once).items()
-    )
+    same = _close(at_once, divided)
     _say(same, bandit, f"observe() learns something else from three trials one by one than from all at once in {kind}.")
 
 
@@ -295,10 +298,7 @@ def _check_agreement(bandit: Bandit) -> None:
     rewards = _rewards(6)
     ours, state = _drive(bandit, _begin(bandit, None), rewards, None)
     theirs, other = _drive(bandit, _begin(bandit, CPU), rewards, CPU)
-    same = np.array_equal(ours, theirs) and all(
-        np.allclose(_numpy(array), _numpy(arrays_of(other)[name]), rtol=1e-9, atol=1e-12, equal_nan=True)
-        for name, array in arrays_of(state).items()
-    )
+    same = np.array_equal(ours, theirs) and _close(state, other)
     _say(same, bandit, "it proposes other arms in torch than in NumPy.")
 
 
