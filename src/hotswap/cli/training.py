@@ -145,7 +145,7 @@ class _Bar:
 class Watching:
     """A bar for all units, and one for each that is under way; lines where there is no terminal.
 
-    It listens to studies (`hotswap.studies.training.Listener`) and to benchmarks (`hotswap.bench.running.Watcher`).
+    It listens to studies (`hotswap.studies.run.Listener`) and to benchmarks (`hotswap.bench.running.Watcher`).
     """
 
     def __init__(self, kind: str = "units", total: int | None = None) -> None:
