@@ -37,7 +37,7 @@ from hotswap.errors import StudyError
 from hotswap.report.page import render_benchmark
 from hotswap.store import shipped as places
 from hotswap.store.shipped import BENCHMARK, shipped
-from tests.bench.helpers import by_id, made, whole
+from tests.bench.helpers import RANKED, by_id, made, whole
 
 W, V = "paper_network", "autoencoder"
 SCORE = Score(
@@ -390,9 +390,7 @@ def test_where_nothing_has_ended_there_is_no_section() -> None:
 
 
 def test_the_best_of_both_sides_are_named() -> None:
-    """In `whole` each method is a little worse than the one before it, in the order of METHODS."""
-    names = [name for name in METHODS if name not in (REFERENCE, "dog")]
-    ours, others = ([METHODS[n].title for n in names if METHODS[n].ours is side] for side in (True, False))
+    ours, others = ([METHODS[n].title for n in RANKED if METHODS[n].ours is side] for side in (True, False))
     _, *best = standing_grid(scores(whole())).rows[0]
     assert [cell.rsplit(", ", 1)[0] for cell in best] == [ours[0], others[0]]
 
