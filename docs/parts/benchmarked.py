@@ -150,7 +150,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "adam grids": adam_grids,
     "demo": demo,
     "pass time": pass_time,
-    "pass time of prodigy": partial(pass_times, "prodigy"),
     "step cost": partial(by_network, "step-cost", STEP_COST),
     "protections": protections,
     "study speed": study_speed,

@@ -12,7 +12,7 @@ from hotswap.cli import app
 
 __all__ = ["commands", "notebook", "source"]
 
-LANGUAGES = {".py": "python", ".sh": "bash", ".yaml": "yaml", "": "docker"}
+LANGUAGES = {".py": "python", ".sh": "bash"}
 
 
 def commands() -> str:

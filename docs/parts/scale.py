@@ -15,8 +15,6 @@ from hotswap.studies import PAPER
 PRICE = 4.0
 """Dollars for an hour of one H200: an assumption, since prices differ."""
 
-CLUSTER = ROOT / "examples" / "cluster"
-
 
 @cache
 def measured() -> dict[str, Any]:
@@ -120,5 +118,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "gpu price": lambda: f"{PRICE:g} dollars",
     "scale": scale,
     "gpus per command": gpus_per_command,
-    **{f"file {name}": partial(source, CLUSTER / name) for name in ("slurm.sh", "Dockerfile", "rayjob.yaml")},
+    "file slurm.sh": partial(source, ROOT / "examples" / "cluster" / "slurm.sh"),
 }

@@ -116,7 +116,7 @@ def test_it_races_and_resumes(case: str, tmp_path: Path) -> None:
         torch.manual_seed(2)
         module = kind()
         own = [] if issubclass(kind, NoCallback | Observing) else [RaceCallback()]
-        keep = ModelCheckpoint(tmp_path / name, every_n_epochs=1, save_top_k=-1, filename="{epoch}")
+        keep = ModelCheckpoint(tmp_path / name, every_n_epochs=2, save_top_k=-1, filename="{epoch}")
         now = {key: value() if callable(value) else value for key, value in settings.items() if key != "max_epochs"}
         stop = trainer(epochs, *own, keep, Stop(until), **now)
         if state is not None:

@@ -97,7 +97,7 @@ CASES: dict[str, tuple[type[Trainer], dict[str, Any]]] = {
 def test_it_races_and_resumes(case: str, tmp_path: Path) -> None:
     """Evaluating in the middle of turns, and saving before the weights that train are back."""
     kind, more = CASES[case]
-    more = {**more, "eval_strategy": "steps", "eval_steps": 13, "save_strategy": "steps", "save_steps": 13}
+    more = {**more, "eval_strategy": "steps", "eval_steps": 13, "save_strategy": "steps", "save_steps": 26}
     whole = trainer(tmp_path / "whole", kind, **more)
     whole.train()
     check_winner(race_in(whole))

@@ -154,22 +154,9 @@ def variants() -> dict[str, Any]:
 
 
 def empty() -> dict[str, Any]:
-    nothing: dict[str, Any] = {"devices": [], "precisions": [], "versions": [], "dates": [], "commands": []}
-    return {
-        "name": "nothing",
-        "datasets": [],
-        "algorithms": {},
-        "missing": ["There are no measurements of training runs: no Figure 1."],
-        "epochs": [],
-        "recorded": [],
-        "settings": [],
-        "claims": [],
-        "tuning": {},
-        "choices": [],
-        "singles": [],
-        "tables": [],
-        "origin": nothing | {"minutes": 0.0, "units": 0, "runs": 0},
-    }
+    """A study without a single row."""
+    nothing = results(name="nothing", missing=("There are no measurements of training runs: no Figure 1.",))
+    return page_data(nothing, [], [], [], origin_of(nothing))
 
 
 def dot(page: Any, label: str) -> Any:
