@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -85,16 +86,13 @@ def run_study(
     keeper = _StudyKeeper(store, study, options, listener, elsewhere=elsewhere is not None)
     place: Place
     if elsewhere is None:
-        _PREPARED[work.key] = study, set_up(study, data, options)
+        _ = work.prepared  # before any unit is held, since it may refuse the study
         place = InThisProcess(lambda shared, unit, stop: train_unit(shared, unit, stop, keeper.show), work, over)
     else:
         place = elsewhere(Setting(train_unit, work, threads, loaded_texts()))
     for sentence in store.units.damaged.values():
         listener.say(sentence)
-    try:
-        return do_all([Named(name, unit) for name, unit in keeper.units.items()], place, keeper, over)
-    finally:
-        _PREPARED.pop(work.key, None)
+    return do_all([Named(name, unit) for name, unit in keeper.units.items()], place, keeper, over)
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,6 @@ class StudyWork:
         options: How to train.
         folder: The study's folder, which not every process sees.
         storage: The folder for checkpoints instead of the study's folder, if there is one.
-        key: One for each command; a process keeps the data on its device for other units of the command.
     """
 
     study: dict[str, Any]
@@ -115,18 +112,13 @@ class StudyWork:
     options: RunOptions
     folder: Path
     storage: Path | None
-    key: str = field(default_factory=lambda: uuid4().hex)
 
+    @cached_property
     def prepared(self) -> tuple[StudySpec, Held]:
-        """The study, and its data on the device."""
-        if self.key not in _PREPARED:
-            _PREPARED.clear()
-            study = StudySpec.from_dict(self.study)
-            _PREPARED[self.key] = study, set_up(study, self.data.with_own_labels(), self.options)
-        return _PREPARED[self.key]
+        """The study, and its data on the device, which a process keeps for all units of the command."""
+        study = StudySpec.from_dict(self.study)
+        return study, set_up(study, self.data.with_own_labels(), self.options)
 
-
-_PREPARED: dict[str, tuple[StudySpec, Held]] = {}
 
 Hear = Callable[[Unit, dict[str, Any]], None]
 """Is told of each note on a unit."""
@@ -140,7 +132,7 @@ def train_unit(
     Checkpoints go to the study's folder where this process sees it, or to the storage. Without either, those that are
     kept for good come back with the result.
     """
-    study, held = work.prepared()
+    study, held = work.prepared
     sees = (work.folder / ABOUT).is_file()
     folder = Folder(work.folder, {}) if sees else None
     names = [run.id for run in unit.runs]

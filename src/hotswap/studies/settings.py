@@ -44,12 +44,12 @@ __all__ = [
     "NOT_NEGATIVE",
     "POSITIVE",
     "SHARE",
-    "Check",
     "FieldError",
     "Rule",
     "Setting",
     "Settings",
     "build",
+    "checked",
     "instance_of",
     "number",
     "one",
@@ -303,12 +303,21 @@ class Settings:
     """Base of dataclasses whose fields were made by `one` and `several`."""
 
     def __post_init__(self) -> None:
-        check = Check(self)
-        check.all({name: setting.rule for name, setting in self.schema().items()})
-        self.check(check)
+        self.take({name: setting.rule for name, setting in self.schema().items()})
+        self.check()
 
-    def check(self, check: Check) -> None:
-        """Raise `check.error(...)` where settings are right one by one and wrong together."""
+    def check(self) -> None:
+        """Raise `self.error(...)` where settings are right one by one and wrong together."""
+
+    def error(self, place: str, problem: str) -> FieldError:
+        """An error about the object being made, for the caller to raise."""
+        return FieldError(f"{type(self).__name__}:", place, problem)
+
+    def take(self, rules: Mapping[str, Rule]) -> None:
+        """Check the fields of these names, and store each in its one proper form."""
+        values = {name: getattr(self, name) for name in rules}
+        for name, value in checked(values, rules, f"{type(self).__name__}:").items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     @cache
@@ -335,42 +344,25 @@ class Settings:
         return stored
 
 
-class Check:
-    """Checks the fields of a frozen dataclass that is being made, and stores each in its one proper form."""
+def checked(values: Mapping[str, object], rules: Mapping[str, Rule], owner: str) -> dict[str, Any]:
+    """Values in their proper forms.
 
-    def __init__(self, target: object) -> None:
-        self._target = target
-        self.owner = f"{type(target).__name__}:"
-
-    def error(self, place: str, problem: str) -> FieldError:
-        """An error about the object being made, for the caller to raise."""
-        return FieldError(self.owner, place, problem)
-
-    def all(self, rules: Mapping[str, Rule]) -> None:
-        """The fields of these names."""
-        values = self.read({name: getattr(self._target, name) for name in rules}, rules)
-        for name, value in values.items():
-            object.__setattr__(self._target, name, value)
-
-    def read(self, values: Mapping[str, object], rules: Mapping[str, Rule]) -> dict[str, Any]:
-        """Values in their proper forms.
-
-        Raises:
-            FieldError: Some are wrong. The sentence says what is wrong with the first, and names the others.
-        """
-        proper: dict[str, Any] = {}
-        wrong: list[tuple[str, str]] = []
-        for name, value in values.items():
-            try:
-                proper[name] = rules[name].adapter.validate_python(value, strict=True)
-            except pydantic.ValidationError as error:
-                wrong += [_told(name, found, rules[name].words) for found in error.errors(include_url=False)]
-        if wrong:
-            (place, problem), *others = wrong
-            names = ", ".join(other for other, _ in others[:MOST_NAMED])
-            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-            raise self.error(place, f"{problem} Also wrong: {names}{more}." if others else problem)
-        return proper
+    Raises:
+        FieldError: Some are wrong. The sentence says what is wrong with the first, and names the others.
+    """
+    proper: dict[str, Any] = {}
+    wrong: list[tuple[str, str]] = []
+    for name, value in values.items():
+        try:
+            proper[name] = rules[name].adapter.validate_python(value, strict=True)
+        except pydantic.ValidationError as error:
+            wrong += [_told(name, found, rules[name].words) for found in error.errors(include_url=False)]
+    if wrong:
+        (place, problem), *others = wrong
+        names = ", ".join(other for other, _ in others[:MOST_NAMED])
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        raise FieldError(owner, place, f"{problem} Also wrong: {names}{more}." if others else problem)
+    return proper
 
 
 def _told(field: str, found: ErrorDetails, words: str) -> tuple[str, str]:

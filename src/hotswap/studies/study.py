@@ -22,10 +22,11 @@ from hotswap.studies.algorithms import ALGORITHMS, Family, family_from_dict
 from hotswap.studies.networks import Network, NetworkSpec, network_from_dict
 from hotswap.studies.settings import (
     COUNT,
-    Check,
+    FieldError,
     Rule,
     Settings,
     build,
+    checked,
     instance_of,
     one,
     one_of,
@@ -80,10 +81,9 @@ class RunSpec:
         varied: Iterable[tuple[str, float]] = (),
         **settings: float | None,
     ) -> None:
-        check = Check(self)
-        values = check.read({"algorithm": algorithm, "batch_size": batch_size, "seed": seed}, RUN)
+        values = checked({"algorithm": algorithm, "batch_size": batch_size, "seed": seed}, RUN, "RunSpec:")
         given = {**dict(varied), **settings}
-        for name, value in {**values, "varied": tuple(_settings(algorithm, given, check).items())}.items():
+        for name, value in {**values, "varied": tuple(_settings(algorithm, given).items())}.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -108,16 +108,17 @@ class RunSpec:
         return "-".join((self.algorithm, f"b{self.batch_size}", *parts, f"s{self.seed}"))
 
 
-def _settings(algorithm: str, given: Mapping[str, float | None], check: Check) -> dict[str, float]:
+def _settings(algorithm: str, given: Mapping[str, float | None]) -> dict[str, float]:
     """The settings of a run in the order of its algorithm's, each in its proper form."""
     kind = ALGORITHMS.get(algorithm)
     if kind is None:  # a family with a name of its own, which has given each setting its proper form
-        return check.read(given, dict.fromkeys(given, FINITE))
+        return checked(given, dict.fromkeys(given, FINITE), "RunSpec:")
     schema, expected = kind.schema(), kind.varied()
     for name, value in given.items():
         if name not in expected and value is not None:
-            raise check.error(name, f"is {value!r}; it must be None for {algorithm}.")
-    return check.read({name: given.get(name) for name in expected}, {name: schema[name].rule.item for name in expected})
+            raise FieldError("RunSpec:", name, f"is {value!r}; it must be None for {algorithm}.")
+    rules = {name: schema[name].rule.item for name in expected}
+    return checked({name: given.get(name) for name in expected}, rules, "RunSpec:")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,24 +155,24 @@ class StudySpec(Settings):
     data_seed: int = one(SEED, 0, help="the order of the data, the same for every run")
     set_aside: tuple[Family, ...] = several(FAMILY, (), help="families of the whole study", distinct=False, empty=True)
 
-    def check(self, check: Check) -> None:
+    def check(self) -> None:
         """See `Settings.check`."""
-        self._check_one_family_each(check)
-        self._check_minibatches_are_full(check)
+        self._check_one_family_each()
+        self._check_minibatches_are_full()
 
-    def _check_one_family_each(self, check: Check) -> None:
+    def _check_one_family_each(self) -> None:
         places = [f"families[{i}]" for i in range(len(self.families))]
         places += [f"set_aside[{i}]" for i in range(len(self.set_aside))]
         seen: dict[str, str] = {}
         for place, family in zip(places, self.families + self.set_aside, strict=True):
             if family.name in seen:
-                raise check.error(place, f"is {family.name}, as is {seen[family.name]}; give each once.")
+                raise self.error(place, f"is {family.name}, as is {seen[family.name]}; give each once.")
             seen[family.name] = place
 
-    def _check_minibatches_are_full(self, check: Check) -> None:
+    def _check_minibatches_are_full(self) -> None:
         for i, size in enumerate(self.batch_sizes):
             if self.train_images is not None and size > self.train_images:
-                raise check.error(
+                raise self.error(
                     f"batch_sizes[{i}]", f"is {size}; it must be at most train_images, which is {self.train_images}."
                 )
 

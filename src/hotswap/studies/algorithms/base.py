@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from hotswap.errors import SettingError
 from hotswap.registry import LOAD_HINT, Registry
-from hotswap.studies.settings import Check, Settings, build, word
+from hotswap.studies.settings import Settings, build, word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,19 +88,18 @@ class Family(Settings, ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.algorithm)
-        check = Check(self)
-        check.all({"name": NAME})
+        self.take({"name": NAME})
         if self.name != self.algorithm and self.name in ALGORITHMS:
-            raise check.error("name", f"is {self.name!r}, which is another algorithm; choose another name.")
+            raise self.error("name", f"is {self.name!r}, which is another algorithm; choose another name.")
         super().__post_init__()
-        self._check_what_varies(check)
+        self._check_what_varies()
 
-    def _check_what_varies(self, check: Check) -> None:
+    def _check_what_varies(self) -> None:
         """Tables and ids of runs hold numbers."""
         for name in self.varied():
             for i, value in enumerate(getattr(self, name)):
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise check.error(
+                    raise self.error(
                         f"{name}[{i}]",
                         f"is {value!r}, but only numbers can vary between the runs of a family; make it a setting with "
                         "one value, and give the study a family under a name of its own for each.",

@@ -22,7 +22,6 @@ from hotswap.studies.settings import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
-    Check,
     number,
     one,
     one_of,
@@ -62,12 +61,12 @@ class HotSwappingFamily(Family):
 
     measures: ClassVar[tuple[str, ...]] = ("mean_lr", "trials")
 
-    def check(self, check: Check) -> None:
+    def check(self) -> None:
         """See `Settings.check`."""
         if self.low > self.high or (self.low == self.high and self.count > 1):
-            raise check.error("low", f"is {self.low!r}; it must be smaller than high, which is {self.high!r}.")
+            raise self.error("low", f"is {self.low!r}; it must be smaller than high, which is {self.high!r}.")
         if len(set(self.rates)) < self.count:
-            raise check.error("count", f"is {self.count}; there are not so many different rates from high to low.")
+            raise self.error("count", f"is {self.count}; there are not so many different rates from high to low.")
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
@@ -179,21 +178,21 @@ class HotSwapFamily(HotSwappingFamily):
     look: ClassVar[Look] = Look("#009E73", "#4cc9a0", marker="diamond", layer=2)
     measures: ClassVar[tuple[str, ...]] = ("mean_lr", "trials", "passes")
 
-    def check(self, check: Check) -> None:
+    def check(self) -> None:
         """See `Settings.check`."""
-        super().check(check)
+        super().check()
         if self.search_every == 0 and self.search_when == "never":
-            raise check.error("search_every", 'is 0, but search_when is "never"; one of them must ask for a search.')
+            raise self.error("search_every", 'is 0, but search_when is "never"; one of them must ask for a search.')
         if self.base == "adam" and self.momentum != (0.0,):
-            raise check.error("momentum", 'is of the base "sgd" or "nesterov"; leave it out for "adam".')
+            raise self.error("momentum", 'is of the base "sgd" or "nesterov"; leave it out for "adam".')
         if self.base == "nesterov" and (len(self.momentum) > 1 or not self.momentum[0]):
-            raise check.error("momentum", 'must be one value above 0 for the base "nesterov".')
+            raise self.error("momentum", 'must be one value above 0 for the base "nesterov".')
         if self.base != "sgd" and self.weight_decay != (0.0,):
-            raise check.error("weight_decay", f'is of the base "sgd"; leave it out for {self.base!r}.')
+            raise self.error("weight_decay", f'is of the base "sgd"; leave it out for {self.base!r}.')
         if self.factored and len(self.hyperparameters.names) == 1:
-            raise check.error("factored", "is true, but the rate alone is swapped; give several momenta or decays.")
+            raise self.error("factored", "is true, but the rate alone is swapped; give several momenta or decays.")
         if self.combined and self.search.needs_slope:
-            raise check.error("search", "asks for a slope, which arms over several hyperparameters do not have.")
+            raise self.error("search", "asks for a slope, which arms over several hyperparameters do not have.")
 
     @cached_property
     def hyperparameters(self) -> Arms:
@@ -205,11 +204,6 @@ class HotSwapFamily(HotSwappingFamily):
     def combined(self) -> bool:
         """True if more than the rate is swapped, or a weight decay is in force."""
         return len(self.momentum) > 1 or self.weight_decay != (0.0,)
-
-    @property
-    def direction_has_state(self) -> bool:
-        """True if the base remembers gradients of the steps before."""
-        return self.base != "sgd" or self.momentum != (0.0,)
 
     def check_trained(self) -> None:
         """See `Family.check_trained`."""
@@ -238,7 +232,7 @@ class HotSwapFamily(HotSwappingFamily):
             bandit = FactoredBandit(self.bandit, arms.shape)
         if self.base == "adam":
             direction: Direction = AdamDirection(self.beta1, self.beta2)
-        elif self.direction_has_state and not self.combined:
+        elif self.momentum != (0.0,) and not self.combined:
             direction = Momentum(self.momentum[0], nesterov=self.base == "nesterov")
         else:
             direction = Plain()
