@@ -4,7 +4,7 @@
     python -m benchmarks.muon_step --device cpu                              # a small network, and calls instead
 
 `step` is the time of a forward and a backward pass and Muon's step over that of the same pass and AdamW's step, with
-`graph=True` and without. Milliseconds are of the pass and of the optimizers' steps. Kernels are those of one step of
+its CUDA graph and without. Milliseconds are of the pass and of the optimizers' steps. Kernels are those of one step of
 the optimizer; on a CPU the calls into torch are counted, of which a GPU would launch one kernel each, or a few.
 """
 
@@ -115,8 +115,8 @@ def measure(case: Case, device: torch.device, *, rounds: int, steps: int) -> dic
     """One row: a network."""
     makers = {
         "adamw": adamw,
-        "muon": lambda model: hotswap.Muon(model, lr=1e-3, graph=True),
-        "eager": lambda model: hotswap.Muon(model, lr=1e-3),
+        "muon": lambda model: hotswap.Muon(model, lr=1e-3),
+        "eager": lambda model: hotswap.Muon(model, lr=1e-3, graph=False),
     }
     loops = {name: Loop(case, device, make) for name, make in makers.items()}
     for _ in range(WARM_UP):

@@ -153,10 +153,12 @@ def comparable(workload: str, reference: Mapping[str, Any], device: str) -> bool
     return bool(reference["ends"]) and here.agree_with(Circumstances(*one) for one in reference["circumstances"])
 
 
-def jobs(store: Mapping[str, Any], workloads: Sequence[str], seeds: Sequence[int], device: str) -> Iterator[Job]:
-    """What is to be trained, the longest workloads as they come, each with all of its lanes."""
+def jobs(
+    store: Mapping[str, Any], workloads: Sequence[str], seeds: Sequence[int], own: Sequence[str], device: str
+) -> Iterator[Job]:
+    """What is to be trained, the longest workloads as they come, each with all of these lanes."""
     for workload in workloads:
-        lanes = LANES if comparable(workload, store["references"][workload], device) else (*LANES, REFERENCE)
+        lanes = own if comparable(workload, store["references"][workload], device) else (*own, REFERENCE)
         for seed in seeds or reporting_seeds(workload):
             for lane in lanes:
                 job = Job(workload, seed, lane)
@@ -256,6 +258,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="where runs are kept, as JSON")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="only this one; may be repeated")
     parser.add_argument("--seed", action="append", type=int, help="only this one; the reported ones unless told")
+    parser.add_argument("--lane", action="append", choices=LANES, help="only this own lane; may be repeated")
     parser.add_argument("--size", choices=["smoke", "full"], default="full")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
@@ -275,7 +278,7 @@ def main() -> None:
     if missing := [workload for workload in wanted if workload not in store["references"]]:
         parser.error(f"--workload {missing[0]}: the results have no tuned reference of it; train that first")
     if not options.table and not options.prepare:
-        todo = list(jobs(store, wanted, options.seed or [], options.device))
+        todo = list(jobs(store, wanted, options.seed or [], options.lane or LANES, options.device))
         run_all(options.out, store, todo, options.device, options.jobs, options.stop_after)
     if store["runs"]:
         print(shown(table(store)))

@@ -20,11 +20,14 @@ def values(model: nn.Module) -> list[Tensor]:
     return [value.detach().clone() for value in (*model.parameters(), *model.buffers())]
 
 
-def averaged(samples: list[list[Tensor]]) -> list[Tensor]:
-    """Sample n has a weight in proportion to n**8, by its recurrence (in float64, from scratch)."""
+def averaged(samples: list[list[Tensor]], left: list[float] | None = None) -> list[Tensor]:
+    """Sample n has a weight in proportion to n**8, by its recurrence (in float64, from scratch).
+
+    left: for each sample, how many will follow while rates fall to zero; no more are averaged.
+    """
     found = [one.double() for one in samples[0]]
     for number, sample in enumerate(samples[1:], 2):
-        share = 9 / (8 + number)
+        share = max(9 / (8 + number), 0 if left is None else 1 / (1 + left[number - 1]))
         found = [(1 - share) * old + share * new.double() for old, new in zip(found, sample, strict=True)]
     return found
 
@@ -103,6 +106,23 @@ def test_calibrate_recomputes_the_statistics_of_batch_norm_for_as_long_as_eval_l
     race.train()
     assert equal(values(model), before)
     assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("steps", [160, 190, 200])
+def test_the_average_spans_fewer_samples_towards_the_end_and_is_the_last_weights_at_the_end(steps: int) -> None:
+    model = made(perceptron)
+    race = hotswap.Race(model, [AdamW(model.parameters())], total_steps=200)
+    samples, left = [], []
+    for number, batch in enumerate(minibatches(steps), 1):
+        step(model, race, batch)
+        if number % EVERY == 0:
+            samples.append([p.detach().clone() for p in model.parameters()])
+            left.append((200 - number) / EVERY)
+    before = values(model)
+    race.eval()
+    for ours, by_hand in zip(model.parameters(), averaged(samples, left), strict=True):
+        torch.testing.assert_close(ours.double(), by_hand, rtol=1e-5, atol=1e-6)
+    assert equal(values(model), before) == (steps == 200)
 
 
 def test_averages_of_low_precision_weights_are_kept_in_float32() -> None:

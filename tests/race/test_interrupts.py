@@ -68,7 +68,7 @@ def small() -> nn.Module:
 def raced(steps: int, **settings: Any) -> tuple[nn.Module, hotswap.Race]:
     model = made(small)
     lanes = [AdamW(model.parameters(), lr=0.01), SGD(model.parameters(), lr=0.1, momentum=0.9)]
-    race = hotswap.Race(model, lanes, total_steps=400, **settings)
+    race = hotswap.Race(model, lanes, total_steps=500, **settings)
     for batch in BATCHES[:steps]:
         step(model, race, batch)
     return model, race

@@ -39,7 +39,7 @@ def test_losing_lanes_take_at_most_the_share_and_every_lane_is_judged_late_enoug
     assert found.rounds[-1].across == (len(set(racing)) > 1)
     assert found.rounds[-1].keep == 1
     if found.rounds[-1].across:
-        assert steps[-1] >= round(ACROSS * total)
+        assert steps[-1] >= round(min(ACROSS, share / 2 / (len(set(racing)) - 1)) * total)
     assert lost(racing, found.rounds) + steps[-1] <= total
 
 
@@ -173,7 +173,13 @@ def test_a_plan_of_one_lane_has_no_rounds() -> None:
 
 
 def test_lanes_are_left_out_where_no_length_of_the_run_makes_them_cheap_enough() -> None:
-    found = plan("abc", 10**6, 0.15)
-    assert found.lanes == 2
+    found = plan("abbbccc", 3000, 0.15, judged=True)
+    assert found.lanes == 5
     assert found.left_out == "the race would take more than share=0.15 with it"
-    assert plan("abc", 10**6, 0.2).lanes == 3
+    assert plan("abbbccc", 3000, 0.3, judged=True).lanes == 7
+
+
+def test_three_kinds_are_compared_earlier_than_two_within_the_same_share() -> None:
+    two, three = (plan(kinds, 10**6, 0.15) for kinds in ("ab", "abc"))
+    assert (two.lanes, three.lanes) == (2, 3)
+    assert two.rounds[-1].until > three.rounds[-1].until

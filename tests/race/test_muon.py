@@ -256,7 +256,7 @@ def test_default_lanes_on_a_cpu_are_of_muon_only_where_they_are_asked_for() -> N
     network, vectors = made(perceptron), nn.ParameterList([nn.Parameter(torch.zeros(3))])
     assert {type(lane) for lane in hotswap.lanes(network)} == {AdamW}
     assert {type(lane) for lane in hotswap.lanes(network, muon=False)} == {AdamW}
-    assert [type(lane) for lane in hotswap.lanes(network, muon=True)] == [hotswap.Muon] * 3
+    assert [type(lane) for lane in hotswap.lanes(network, muon=True)] == [hotswap.Muon] * 4
     assert {type(lane) for lane in hotswap.lanes(vectors, muon=True)} == {AdamW, SGD}
     for lanes in (hotswap.lanes(network), hotswap.lanes(network, muon=True), hotswap.lanes(vectors)):
         trains = [{p for group in lane.param_groups for p in group["params"]} for lane in lanes]

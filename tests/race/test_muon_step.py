@@ -98,7 +98,7 @@ class Right(Wrong):
 
 
 def test_a_graph_that_cannot_be_captured_or_has_other_bits_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = Orthogonalizer()(updates(), [BATCH])
+    expected = Orthogonalizer(graph=False)(updates(), [BATCH])
     assert [one.shape for one in expected] == list(BATCH.sizes)
     for kind, used in ((Raising, False), (Wrong, False), (Right, True)):
         monkeypatch.setattr(orthogonal, "_Graph", kind)
@@ -131,7 +131,7 @@ def test_a_captured_graph_has_the_bits_of_single_launches(dtype: torch.dtype) ->
     needs_a_gpu()
     model = made(lambda: deep(3)).to("cuda", dtype)
     twin = copy.deepcopy(model)
-    optimizer, other = hotswap.Muon(model, lr=0.01, graph=True), hotswap.Muon(twin, lr=0.01)
+    optimizer, other = hotswap.Muon(model, lr=0.01), hotswap.Muon(twin, lr=0.01, graph=False)
     for number in range(12):
         stepped(optimizer, number)
         stepped(other, number)
@@ -144,7 +144,7 @@ def test_a_captured_graph_has_the_bits_of_single_launches(dtype: torch.dtype) ->
 def test_lanes_share_a_graph_and_other_gradients_get_another_one() -> None:
     needs_a_gpu()
     model = made(lambda: deep(3)).cuda()
-    first, second = hotswap.Muon(model, lr=0.01, graph=True), hotswap.Muon(model, lr=0.02, graph=True)
+    first, second = hotswap.Muon(model, lr=0.01), hotswap.Muon(model, lr=0.02)
     for number in range(5):
         stepped(first, number)
     stepped(second, 0)
@@ -163,7 +163,7 @@ def test_lanes_share_a_graph_and_other_gradients_get_another_one() -> None:
 def test_a_step_is_captured_in_a_graph_of_the_user_s() -> None:
     needs_a_gpu()
     model = made(lambda: deep(3)).cuda()
-    optimizer = hotswap.Muon(model, lr=0.01, graph=True)
+    optimizer = hotswap.Muon(model, lr=0.01)
     for p in model.parameters():
         p.grad = torch.randn_like(p)
     for _ in range(5):
@@ -185,9 +185,7 @@ def test_a_race_of_muon_on_a_gpu_has_the_winner_that_trains_alone() -> None:
     model = made(lambda: deep(3)).cuda()
     alone = copy.deepcopy(model)
     rates = (0.01, 0.03)
-    race = hotswap.Race(
-        model, [hotswap.Muon(model, lr=lr, graph=True) for lr in rates], total_steps=2000, schedule=None
-    )
+    race = hotswap.Race(model, [hotswap.Muon(model, lr=lr) for lr in rates], total_steps=2000, schedule=None)
     seen = []
     for batch in [(x.cuda(), y.cuda()) for x, y in minibatches(200)]:
         seen.append((race.current, batch))
@@ -196,7 +194,7 @@ def test_a_race_of_muon_on_a_gpu_has_the_winner_that_trains_alone() -> None:
         race.step(loss)
         race.zero_grad()
     assert race.winner is not None
-    optimizer = hotswap.Muon(alone, lr=rates[race._contest.lanes.index(race.winner)])
+    optimizer = hotswap.Muon(alone, lr=rates[race._contest.lanes.index(race.winner)], graph=False)
     for lane, batch in seen:
         if lane is race.winner:
             loss_of(alone, batch).backward()

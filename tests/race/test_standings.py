@@ -25,8 +25,8 @@ def test_the_table_has_lane_optimizer_rate_steps_loss_and_when_and_why_a_lane_wa
     heading, *rows = str(race.standings()).splitlines()
     assert heading.split() == ["lane", "optimizer", "rate", "steps", "loss", "status"]
     number = r"[\d.]+"
-    assert re.fullmatch(rf" +0  AdamW +0\.01 +180 +{number}  won", rows[0])
-    assert re.fullmatch(rf" +1  SGD +1e-05 +100 +{number}  dropped at step 220: its loss .* of AdamW 0\.01", rows[1])
+    assert re.fullmatch(rf" +0  AdamW +0\.01 +200 +{number}  won", rows[0])
+    assert re.fullmatch(rf" +1  SGD +1e-05 +80 +{number}  dropped at step 180: its loss .* of AdamW 0\.01", rows[1])
     assert re.fullmatch(rf" +2  SGD +1e-06 +20 +{number}  dropped at step 60: its loss .* of SGD 1e-05", rows[2])
     assert sum(one.steps for one in race.standings()) == 300
     assert race.winner is race.leader
@@ -59,7 +59,7 @@ def test_a_race_that_is_asked_to_prints_who_is_dropped_and_who_has_won(capsys: p
     raced(300, verbose=True)
     first, second, third = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"step 60: SGD 1e-06 is dropped: its loss .* of SGD 1e-05", first)
-    assert re.fullmatch(r"step 220: SGD 1e-05 is dropped: its loss .* of AdamW 0\.01", second)
-    assert third == "step 220: the race is over, and AdamW 0.01 trains alone from here on"
+    assert re.fullmatch(r"step 180: SGD 1e-05 is dropped: its loss .* of AdamW 0\.01", second)
+    assert third == "step 180: the race is over, and AdamW 0.01 trains alone from here on"
     raced(300)
     assert not capsys.readouterr().out

@@ -5,6 +5,7 @@ Reference: Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth op
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,14 +31,20 @@ class Average:
         self.tensors: list[Tensor] = []
 
     @torch.no_grad()
-    def add(self, weights: Sequence[Tensor]) -> None:
-        """Take a sample."""
+    def add(self, weights: Sequence[Tensor], left: float = math.inf) -> None:
+        """Take a sample.
+
+        Args:
+            weights: the weights as they are now.
+            left: the samples that will follow while rates fall to zero. The average spans no more samples than these,
+                since weights at a smaller rate are better than their average with older ones.
+        """
         weights = [local(p) for p in weights]
         self.count += 1
         if len(self.tensors) != len(weights):
             self.tensors = self.first(weights)
             return
-        share = (POWER + 1) / (POWER + self.count)
+        share = max((POWER + 1) / (POWER + self.count), 1 / (1 + left))
         plain = [(t, p) for t, p in zip(self.tensors, weights, strict=True) if t.dtype == p.dtype]
         if plain:
             torch._foreach_lerp_([t for t, _ in plain], [p for _, p in plain], share)

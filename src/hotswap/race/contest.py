@@ -145,8 +145,8 @@ class Contest:
         self.step += 1
         self.turn_step += 1
         self.latest = (lane, self._take(loss))
-        if lane.average is not None and lane.steps % EVERY == 0:
-            lane.average.add(self.seat.weights)
+        if lane.average is not None and (lane.steps % EVERY == 0 or self.step == self.total):
+            lane.average.add(self.seat.weights, math.inf if self.decay is None else (self.decay[1] - self.step) / EVERY)
         if self.turn_step >= self.length or self.step == self.total:
             self._settle(self._end_turn if self.winner is None else self._look)
 

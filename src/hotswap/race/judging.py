@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Round", "Score", "kept", "noise", "plan", "ranked", "reason", "score_of"]
 
-FIRST, WITHIN, ACROSS = 0.01, 0.02, 0.10
+FIRST, WITHIN, ACROSS = 0.01, 0.02, 0.08
 """Shares of the run, in steps of a lane: when many lanes of one kind are compared first, when the last lanes of a kind
 are compared, and when kinds are."""
 
 JUDGED = (0.03, 0.10)
 """FIRST and WITHIN where `judge` compares lanes of one kind: it can tell only later which lane is better."""
 
+MOST_ACROSS = 0.8
+"""Part of the share that the comparison of kinds may take: three kinds are compared earlier than two."""
+
 OPEN_WITHIN, OPEN_ACROSS = 100, 500
 """Steps in place of WITHIN and ACROSS, for a run of unknown length."""
 
-CHEAP = 0.06
+CHEAP = 0.065
 """Share of all steps that lanes of one kind may lose where training losses compare them: more does not pay."""
 
 LEAST = 20
@@ -104,7 +107,8 @@ def _fitted(kinds: Sequence[object], total: int | None, share: float, *, judged:
     for attempt in range(TRIES):
         scale = SHORTER**attempt
         early, late = (max(LEAST, round(part * scale * total)) for part in (first, within))
-        rounds = _rounds(kinds, early, late, max(late, round(ACROSS * total)), judged=judged)
+        across = min(ACROSS, MOST_ACROSS * share / max(1, len(set(kinds)) - 1))
+        rounds = _rounds(kinds, early, late, max(late, round(across * total)), judged=judged)
         steps = lost(kinds, rounds)
         if steps <= most * total and steps + rounds[-1].until <= total:
             return rounds
@@ -114,12 +118,12 @@ def _fitted(kinds: Sequence[object], total: int | None, share: float, *, judged:
 def _rounds(kinds: Sequence[object], first: int, within: int, across: int, *, judged: bool) -> tuple[Round, ...]:
     """Halve the lanes of each kind until one is left, then compare the kinds.
 
-    Up to three lanes of a kind are compared once by their training losses: a comparison before would drop those with
+    Up to four lanes of a kind are compared once by their training losses: a comparison before would drop those with
     small rates, which come a shorter way at first.
     """
     counts = [sum(kind == one for kind in kinds) for one in set(kinds)]
     halvings = math.ceil(math.log2(max(counts)))
-    if max(counts) == 3 and not judged:
+    if 3 <= max(counts) <= 4 and not judged:
         halvings = 1
     rounds = []
     for number in range(halvings):

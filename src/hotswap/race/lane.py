@@ -21,7 +21,7 @@ from hotswap.race.snapshots import Host, copied, on_host, restore_optimizer, sav
 
 __all__ = ["Lane", "Seat", "lanes", "named", "scheduled"]
 
-MUON_RATES = (1.2e-2, 4e-3, 3.6e-2)
+MUON_RATES = (1.2e-2, 4e-3, 3.6e-2, 1.3e-3)
 ADAMW_RATES = (1e-2, 3e-3, 3e-2)
 SGD_RATES = (0.3, 0.1, 1.0)
 

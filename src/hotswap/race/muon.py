@@ -57,9 +57,8 @@ class Muon(Optimizer):
         momentum: of matrices, in Nesterov's form.
         weight_decay: decoupled, as AdamW's; vectors have none.
         betas, eps: AdamW's.
-        graph: whether the products on a GPU are one CUDA graph, where they can be captured and have the same bits. The
-            graph keeps some copies of the matrices, which may have at most 34 million weights. It has not been measured
-            yet, so it is off by default.
+        graph: whether the products on a GPU are one CUDA graph, if they can be captured and have the same bits. The
+            graph keeps some copies of the matrices, which may have at most 34 million weights.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Muon(Optimizer):
         weight_decay: float = 0.05,
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
-        graph: bool = False,
+        graph: bool = True,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise SettingError(

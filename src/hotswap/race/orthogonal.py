@@ -1,4 +1,4 @@
-"""Orthogonalizing matrices: batched by shape, and on a GPU, if asked for, as one captured CUDA graph.
+"""Orthogonalizing matrices: batched by shape, and on a GPU as one captured CUDA graph.
 
 References: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks" (the Newton-Schulz iteration
 and its coefficients).
@@ -111,7 +111,7 @@ class Orthogonalizer:
         graph: whether one CUDA graph does it on a GPU, where capturing works and gives the same bits.
     """
 
-    def __init__(self, *, graph: bool = False) -> None:
+    def __init__(self, *, graph: bool) -> None:
         self.wants_graph = graph
         self.graph: _Graph | None = None
         self.key: object = None
