@@ -151,7 +151,7 @@ def ratio_of(pairs: Sequence[Pair], steps: int) -> dict[str, Any]:
     }
 
 
-LONG = 30.0
+LONG = 15.0
 """Seconds of a pair that is not repeated."""
 
 
@@ -274,6 +274,7 @@ def measure(case: Case, device: torch.device, *, quick: bool) -> dict[str, Any]:
     if device.type == "cuda":
         if not case.bfloat16:
             row["after"].append(after(case, device, budget, 2 if quick else 30, adamw=True))
+    if device.type == "cuda" and case.lengths == LENGTHS:
         row["memory"] = {name: memory(case, device, average=name == "average") for name in ("average", "no_average")}
     return row
 
