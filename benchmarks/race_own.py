@@ -3,6 +3,7 @@
     python -m benchmarks.race_own --out race-own.json --prepare
     python -m benchmarks.race_own --out race-own.json --device cuda --jobs 12
     python -m benchmarks.race_own --out race-own.json --table
+    python -m benchmarks.race_own --out race-own.json --keep results/races
 
 The first command puts the tuned references of the benchmark's results into the file; it needs pandas. The second one
 trains what is not in the file yet, at most once for each workload, seed and lane: a race whose own lane is the tuned
@@ -185,23 +186,32 @@ def table(store: Mapping[str, Any]) -> list[dict[str, Any]]:
         own = store["references"][workload]["ends"]
         level = ends.get(REFERENCE, median(own.values()) if own else math.nan)
         row: dict[str, Any] = {"workload": workload, "seeds": min(len(found[workload, lane]) for lane in ends)}
-        for lane in (TUNED, *BAD):
+        for lane in [lane for lane in (TUNED, *BAD) if lane in ends]:
             below = level if lane == TUNED else ends.get(ALONE, math.nan)
-            row[lane] = ends[lane] / below if lane in ends and below else math.nan
+            row[lane] = ends[lane] / below if below else math.nan
             row[f"{lane} won"] = sum(won for _, won in found.get((workload, lane), []))
         rows.append(row)
     return rows
 
 
+def keep(folder: Path, store: Mapping[str, Any]) -> None:
+    """Write the table, and where its runs come from."""
+    origin = max((stored["origin"] for stored in store["runs"].values()), key=lambda one: one["date"])
+    command = "python -m benchmarks.race_own --device " + ("cpu" if origin["device"].startswith("CPU") else "cuda")
+    document = {"origin": {**origin, "command": command}, "rows": table(store)}
+    write_text(folder / "own.json", json.dumps(document, indent=1) + "\n")
+
+
 def shown(rows: Sequence[Mapping[str, Any]]) -> str:
     """The table as text, with the mean and the worst of each column."""
-    heads = ["workload", "seeds", *(f"{'good' if lane == TUNED else 'bad'}: {lane}" for lane in (TUNED, *BAD))]
+    lanes = [lane for lane in (TUNED, *BAD) if all(lane in row for row in rows)]
+    heads = ["workload", "seeds", *(f"{'good' if lane == TUNED else 'bad'}: {lane}" for lane in lanes)]
     lines = [heads]
     for row in rows:
-        scores = (f"{row[lane]:.3f} ({row[f'{lane} won']} won)" for lane in (TUNED, *BAD))
+        scores = (f"{row[lane]:.3f} ({row[f'{lane} won']} won)" for lane in lanes)
         lines.append([row["workload"], str(row["seeds"]), *scores])
     for name, summed in (("mean", geometric_mean), ("worst", max)):
-        kept = [[row[lane] for row in rows if not math.isnan(row[lane])] for lane in (TUNED, *BAD)]
+        kept = [[row[lane] for row in rows if not math.isnan(row[lane])] for lane in lanes]
         lines.append([name, "", *(f"{summed(values):.3f}" if values else "-" for values in kept)])
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
@@ -267,6 +277,7 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="of the benchmark; the shipped ones unless told")
     parser.add_argument("--prepare", action="store_true", help="only put the references into the file")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="only write the table there, as own.json")
     parser.add_argument("--table", action="store_true", help="only print the table")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes
@@ -277,7 +288,9 @@ def main() -> None:
     wanted = options.workload or list(store["references"])
     if missing := [workload for workload in wanted if workload not in store["references"]]:
         parser.error(f"--workload {missing[0]}: the results have no tuned reference of it; train that first")
-    if not options.table and not options.prepare:
+    if options.keep is not None:
+        keep(options.keep, store)
+    elif not options.table and not options.prepare:
         todo = list(jobs(store, wanted, options.seed or [], options.lane or LANES, options.device))
         run_all(options.out, store, todo, options.device, options.jobs, options.stop_after)
     if store["runs"]:

@@ -193,10 +193,12 @@ def keep(folders: Iterable[Path], target: Path) -> None:
     tuned = _tuned(Path(__file__).parents[1] / "results" / "tuning_free")
     levels = {**tuned, **there["references"], **_best_small(runs)}
     by_trial: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    dates: dict[str, str] = {}
     for one in runs:
         if not one["trial"].startswith("cosine"):
+            dates[one["trial"]] = max(one["date"], dates.get(one["trial"], ""))
             by_trial[one["trial"]][one["problem"]].append(min(one["validation"]["100"], 1e6) / levels[one["problem"]])
-    rows = [_row(trial, found) for trial, found in by_trial.items()]
+    rows = [{**_row(trial, found), "date": dates[trial]} for trial, found in by_trial.items()]
     rows += [row for row in there["rows"] if row["trial"] not in by_trial]
     small = {role: sorted(n for n, p in PROBLEMS.items() if p.role == role) for role in ("choosing", "confirming")}
     versions = {one["torch"] for one in runs if "torch" in one} | set(

@@ -12,17 +12,20 @@ from benchmarked import rows_of, told
 from measured import ROOT, table
 from torch import nn
 
+from hotswap.bench.scores import geometric_mean
 from hotswap.race import average, handover, judging, lanes, orthogonal, schedule, winner
 from hotswap.race.judging import lost, plan
-from hotswap.race.lane import named
+from hotswap.race.lane import MUON_RATES, named
 from hotswap.race.muon import Muon
 
 TRIALS = ROOT / "results" / "races" / "trials.json"
+OWN_LANES = TRIALS.with_name("own.json")
 LENGTHS = (300, 500, 1_000, 3_000, 10_000, 100_000, None)
 SHARE = 0.15
 """The default of `Race(share=...)`."""
 
-DEFAULT, OWN = ("muon",) * 3, ("own", *("muon",) * 3)
+DEFAULT = ("muon",) * len(MUON_RATES)
+OWN = ("own", *DEFAULT)
 """Kinds of the lanes: the default ones, and those with an optimizer of the user's in front."""
 
 
@@ -68,12 +71,12 @@ def trials() -> str:
     """The default lanes beside others and beside fixed recipes: means and worst scores on each group of problems."""
     found = json.loads(TRIALS.read_text(encoding="utf-8"))
     groups = sorted({name for row in found["rows"] for name in row["means"]})
-    headings = ("trial", *(f"{name}, mean / worst (of)" for name in groups))
-    rows = [(f"`{row['trial']}`", *(_cell(row, name) for name in groups)) for row in found["rows"]]
+    headings = ("trial", "date", *(f"{name}, mean / worst (of)" for name in groups))
+    rows = [(f"`{row['trial']}`", row["date"], *(_cell(row, name) for name in groups)) for row in found["rows"]]
     chosen, confirmed = (", ".join(f"`{name}`" for name in found[role]) for role in ("choosing", "confirming"))
     origin = ", ".join(f"{name} {value}" for name, value in found["origin"].items())
     told = f"Meant for choosing: {chosen}.\n\nMeant for confirming: {confirmed}."
-    return f"{told}\n\n{table(headings, rows)}\n\n*Source: `results/races/trials.json`. {origin}.*"
+    return f"{told}\n\n{table(headings, rows, left=2)}\n\n*Source: `results/races/trials.json`. {origin}.*"
 
 
 def _cell(row: Mapping[str, Any], group: str) -> str:
@@ -103,6 +106,33 @@ def cost() -> str:
         rows.append((row["network"], device, *(racing.get(n, "–") for n in (500, 1000, 5000)), after))
     headings = ("network", "device", "a run of 500 steps", "of 1,000", "of 5,000", "after the race")
     return told("race-cost", shown=table(headings, rows, left=2))
+
+
+def own() -> str:
+    """How races with an own lane end: beside a tuned optimizer alone, and beside a race without a bad one."""
+    found = json.loads(OWN_LANES.read_text(encoding="utf-8"))
+    lanes = [name for name in ("tuned_optimizer", "adamw_1e-5", "sgd_1e-3") if name in found["rows"][0]]
+    heads = {"tuned_optimizer": "the tuned optimizer", "adamw_1e-5": "AdamW at 1e-5", "sgd_1e-3": "SGD at 1e-3"}
+    rows = [
+        (f"`{row['workload']}`", str(row["seeds"]), *(f"{row[lane]:.3f} ({row[lane + ' won']})" for lane in lanes))
+        for row in found["rows"]
+    ]
+    for name, summed in (("mean", geometric_mean), ("worst", max)):
+        rows.append((name, "", *(f"{summed([row[lane] for row in found['rows']]):.3f}" for lane in lanes)))
+    origin = "{command}: {device}, torch {torch}, Python {python}, {date}".format_map(found["origin"])
+    headings = ("workload", "seeds", *(heads[lane] for lane in lanes))
+    return f"{table(headings, rows)}\n\n*Source: `results/races/own.json`. {origin}.*"
+
+
+def muon_steps() -> str:
+    """A pass and a step of Muon over a pass and a step of fused AdamW."""
+    rows = []
+    for row, device in rows_of("muon-step"):
+        times = (f"{row['milliseconds'][name]:.2f}" for name in ("pass", "adamw alone", "muon alone", "eager alone"))
+        graph = f"{row['step']:.2f}" if row["captured"] else "no graph"
+        rows.append((row["network"], device, graph, f"{row['step_without_graph']:.2f}", *times))
+    headings = ("network", "device", "with a graph", "without", "pass, ms", "AdamW", "Muon", "Muon, no graph")
+    return told("muon-step", shown=table(headings, rows, left=2))
 
 
 def _percent(share: float) -> str:
@@ -144,7 +174,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "race trials": trials,
     "race cost": cost,
     "race memory": memory,
+    "race own": own,
+    "race muon step": muon_steps,
     "race of two from": partial(shortest, 2),
-    "race of three from": partial(shortest, 3),
+    "race of all from": partial(shortest, len(MUON_RATES)),
     **{f"race: {name}": (lambda text=text: text) for name, text in RULES.items()},  # type: ignore[misc]
 }
