@@ -271,9 +271,8 @@ def measure(case: Case, device: torch.device, *, quick: bool) -> dict[str, Any]:
         racing(case, device, total, budget, most) for total in case.lengths if not quick or total < LENGTHS[0]
     ]
     row["after"] = [after(case, device, budget, 2 if quick else 30)]
-    if device.type == "cuda":
-        if not case.bfloat16:
-            row["after"].append(after(case, device, budget, 2 if quick else 30, adamw=True))
+    if device.type == "cuda" and not case.bfloat16:
+        row["after"].append(after(case, device, budget, 2 if quick else 30, adamw=True))
     if device.type == "cuda" and case.lengths == LENGTHS:
         row["memory"] = {name: memory(case, device, average=name == "average") for name in ("average", "no_average")}
     return row
