@@ -241,10 +241,9 @@ def _check_optimizer(saved: Any, name: str, optimizer: Optimizer) -> None:
     _need(len(saved["groups"]) == len(groups), f"{name} has other groups")
     for theirs, ours in zip(saved["groups"], groups, strict=True):
         _need(set(optimizer.defaults) & set(ours) <= set(theirs), f"the groups of {name} have other settings")
-        for key, value in ours.items():  # some optimizers add entries in their first step
-            other = theirs.get(key, value)
-            same = same_kind(other, value) and (key not in ON_ANY_DEVICE or other == value)
-            _need(same, f"{key} of {name} is {other!r}")
+        for key in set(ours) & set(theirs):  # some optimizers add entries in their first step
+            same = same_kind(theirs[key], ours[key]) and (key not in ON_ANY_DEVICE or theirs[key] == ours[key])
+            _need(same, f"{key} of {name} is {theirs[key]!r}")
     for number, state in saved["state"].items():
         _need(
             _is_count(number) and number < len(weights) and isinstance(state, dict),
