@@ -69,6 +69,14 @@ def same(a: list[Tensor], b: list[Tensor]) -> bool:
     return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+def advance(optimizer: HotSwap, output: Callable[[Tensor], Tensor], *norms: nn.Module, steps: int = 1) -> None:
+    """Takes steps, each of which counts once for every batch norm, however many trials it has."""
+    for x, y in batches(steps):
+        before = [int(norm.num_batches_tracked) for norm in norms]
+        optimizer.step(lambda x=x, y=y: cross_entropy(output(x), y))
+        assert [int(norm.num_batches_tracked) for norm in norms] == [count + 1 for count in before]
+
+
 def take(optimizer: HotSwap, closure: Callable[[], Tensor]) -> None:
     """A step whose trials all seem better than the start point, so that the first of them is taken."""
     optimizer.check_closure = False

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwapSGD
 from hotswap.errors import UnsupportedError
-from tests.optim.helpers import batches
+from tests.optim.helpers import advance, batches
 
 
 class Counting(nn.Module):
@@ -94,10 +94,7 @@ def test_a_buffer_of_another_size_is_copied_again() -> None:
 
 def test_a_buffer_gets_its_first_values_in_a_step() -> None:
     net = nn.Sequential(nn.Linear(5, 8), nn.LazyBatchNorm1d(affine=False), nn.Linear(8, 3))
-    optimizer = HotSwapSGD(net.parameters())
-    for number, (x, y) in enumerate(batches(3), start=1):
-        optimizer.step(lambda x=x, y=y: cross_entropy(net(x), y))
-        assert net[1].num_batches_tracked == number
+    advance(HotSwapSGD(net.parameters()), net, net[1], steps=3)
 
 
 @pytest.mark.parametrize("size", [3, 2**18 + 1])

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from hotswap import HotSwap, HotSwapSGD, HotSwapWarning
 from hotswap.optim import modules
-from tests.optim.helpers import batches, loss_of, noisy, same, train, weights
+from tests.optim.helpers import advance, batches, noisy, same, train, weights
 
 WAYS: dict[str, Callable[[nn.Module], HotSwap]] = {
     "the model in place of parameters": HotSwapSGD,
@@ -35,20 +35,17 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_frozen_part_outside_of_the_model_advances_once_per_step(way: str) -> None:
     backbone = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5)).requires_grad_(False)
     head = noisy()
-    optimizer = WAYS[way](head)
-    for number, (x, y) in enumerate(batches(5), start=1):
-        optimizer.step(lambda x=x, y=y: cross_entropy(head(backbone(x)), y))
-        assert backbone[1].num_batches_tracked == number
+    advance(WAYS[way](head), lambda x: head(backbone(x)), backbone[1], steps=5)
 
 
 @pytest.mark.usefixtures("no_search")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_that_is_named_is_not_searched_for(way: str) -> None:
-    net = noisy()
+def test_a_model_that_is_named_is_not_searched_for_and_a_wrapper_around_it_is_noticed(way: str) -> None:
+    net, head = noisy(), nn.BatchNorm1d(3, affine=False)
     optimizer = WAYS[way](net)
-    for number, batch in enumerate(batches(5), start=1):
-        optimizer.step(loss_of(net, batch))
-        assert net[1].num_batches_tracked == number
+    advance(optimizer, net, net[1], steps=5)
+    whole = nn.Sequential(net, head)
+    advance(optimizer, whole, head, net[1], steps=2)
 
 
 def test_steps_are_those_of_parameters_alone() -> None:
@@ -62,37 +59,19 @@ def test_steps_are_those_of_parameters_alone() -> None:
     assert all(same(end, ends[-1]) for end in ends)
 
 
-@pytest.mark.usefixtures("no_search")
-def test_a_wrapper_around_a_named_model_is_noticed() -> None:
-    net = noisy()
-    optimizer = HotSwapSGD(net)
-    (x, y), *_ = batches(1)
-    optimizer.step(lambda: cross_entropy(net(x), y))
-    head = nn.BatchNorm1d(3, affine=False)
-    whole = nn.Sequential(net, head)
-    for _ in range(2):
-        optimizer.step(lambda: cross_entropy(whole(x), y))
-    assert head.num_batches_tracked == 2
-
-
 def test_a_model_that_holds_some_parameters_is_looked_after_beside_what_is_found() -> None:
     one, other = noisy(), nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))
     optimizer = HotSwapSGD([*one.parameters(), *other.parameters()], module=one)
-    for number, (x, y) in enumerate(batches(5), start=1):
-        optimizer.step(lambda x=x, y=y: cross_entropy(one(x) + other(x), y))
-        assert one[1].num_batches_tracked == other[0].num_batches_tracked == number
+    advance(optimizer, lambda x: one(x) + other(x), one[1], other[0], steps=5)
 
 
 def test_a_parameter_that_is_taken_out_of_the_model_is_searched_for() -> None:
     net = noisy()
     optimizer = HotSwapSGD(net)
-    (x, y), *_ = batches(1)
-    optimizer.step(lambda: cross_entropy(net(x), y))
+    advance(optimizer, net, net[1])
     outside = nn.Sequential(nn.BatchNorm1d(16), net[5])
     net[5] = nn.Identity()
-    optimizer.step(lambda: cross_entropy(outside(net(x)), y))
-    assert outside[0].num_batches_tracked == 1
-    assert net[1].num_batches_tracked == 2
+    advance(optimizer, lambda x: outside(net(x)), outside[0], net[1])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])

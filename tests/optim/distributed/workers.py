@@ -86,9 +86,9 @@ def counted_collectives() -> Iterator[list[int]]:
         dist.all_reduce = real  # type: ignore[assignment]
 
 
-OPTIMIZERS: dict[str, Callable[[Any], HotSwap]] = {
-    "sgd": lambda parameters: HotSwapSGD(parameters, momentum=0.5),
-    "adam": lambda parameters: HotSwap(torch.optim.Adam(parameters)),
+OPTIMIZERS: dict[str, Callable[..., HotSwap]] = {
+    "sgd": lambda parameters, **more: HotSwapSGD(parameters, momentum=0.5, **more),
+    "adam": lambda parameters, **more: HotSwap(torch.optim.Adam(parameters), **more),
 }
 
 
@@ -199,20 +199,26 @@ def ddp_function(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return {"seen": seen}
 
 
+def beside(
+    rank: int, world: int, count: int, shared: nn.Module, ours: HotSwap, alone: nn.Module, theirs: HotSwap
+) -> Iterator[None]:
+    """Steps of a shared model on this process's minibatches, each beside a step of one alone on those of all."""
+    for each in zip(*(minibatches(r, count, uneven=False) for r in range(world)), strict=True):
+        x, y = each[rank]
+        all_x, all_y = (torch.cat(parts) for parts in zip(*each, strict=True))
+        ours.step(lambda x=x, y=y: cross_entropy(shared(x), y))
+        theirs.step(lambda x=all_x, y=all_y: cross_entropy(alone(x), y))
+        yield
+
+
 def fsdp(rank: int, world: int, folder: Path) -> dict[str, Any]:
     """A sharded model does what one process would do with everything, and goes on from a distributed checkpoint."""
     found: dict[str, Any] = {}
     for name, build in OPTIMIZERS.items():
         alone, shared = plain_network(), sharded()
-        ours, theirs = build(shared.parameters()), _alone(name, alone)
-        batches = [minibatches(r, 40, uneven=False) for r in range(world)]
-        arms = []
-        for number in range(40):
-            x, y = batches[rank][number]
-            all_x, all_y = (torch.cat([batches[r][number][i] for r in range(world)]) for i in (0, 1))
-            ours.step(lambda net=shared, x=x, y=y: cross_entropy(net(x), y))
-            theirs.step(lambda net=alone, x=all_x, y=all_y: cross_entropy(net(x), y))
-            arms.append(ours.last_step.arm == theirs.last_step.arm)
+        ours, theirs = build(shared.parameters()), build(alone.parameters(), process_group=False)
+        steps = beside(rank, world, 40, shared, ours, alone, theirs)
+        arms = [ours.last_step.arm == theirs.last_step.arm for _ in steps]
         full, expected = whole(shared.parameters()), whole(alone.parameters())
         found[name] = {
             "same": same_everywhere(full),
@@ -244,14 +250,8 @@ def slope(rank: int, world: int, folder: Path) -> dict[str, Any]:
         for name, build in SLOPED.items():
             alone, shared = plain_network(), make()
             ours, theirs = build(shared.parameters()), build(alone.parameters(), process_group=False)
-            batches = [minibatches(r, 8, uneven=False) for r in range(world)]
-            for number in range(8):
-                x, y = batches[rank][number]
-                all_x, all_y = (torch.cat([batches[r][number][i] for r in range(world)]) for i in (0, 1))
-                ours.step(lambda net=shared, x=x, y=y: cross_entropy(net(x), y))
-                theirs.step(lambda net=alone, x=all_x, y=all_y: cross_entropy(net(x), y))
-            assert isinstance(ours.search, Listening)
-            assert isinstance(theirs.search, Listening)
+            for _ in beside(rank, world, 8, shared, ours, alone, theirs):
+                pass
             told = torch.tensor(ours.search.told, dtype=torch.float64)
             expected = torch.tensor(theirs.search.told, dtype=torch.float64)
             found[f"{kind}, {name}"] = {
@@ -269,12 +269,6 @@ def hybrid() -> nn.Module:
     fully_shard(net[2], mesh=mesh)
     fully_shard(net, mesh=mesh)
     return net
-
-
-def _alone(name: str, alone: nn.Module) -> HotSwap:
-    if name == "sgd":
-        return HotSwapSGD(alone.parameters(), momentum=0.5, process_group=False)
-    return HotSwap(torch.optim.Adam(alone.parameters()), process_group=False)
 
 
 def sharded() -> nn.Module:
