@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from hotswap.optim.loading import (
     refuse,
     said,
 )
-from hotswap.optim.memory import NO_STEPS, Untried
+from hotswap.optim.memory import NO_STEPS, Memory, Untried
 from hotswap.optim.user_warnings import warn_of_other_parts
 from hotswap.pacing import PaceState
 from hotswap.states import arrays_of
@@ -48,25 +48,6 @@ NEEDED = {
     *("names", "axes", "bandit", "bandit_kind", "bandit_version", "reward_scale", "in_force", "initial_lr"),
     *("loss_scale", "untried", "pace", "parts"),
 }
-
-
-class Own(NamedTuple):
-    """The state that hot swapping adds to the base optimizer's."""
-
-    bandit: Any
-    """The bandit's state, whatever fields it has."""
-    reward_scale: float
-    in_force: int
-    """The arm that a step without a search applies."""
-    initial_lr: float
-    loss_scale: tuple[float, int] | None
-    """Its value, and the steps since it last changed."""
-    untried: Untried | None
-    """The arm that waits for its reward."""
-    pace: PaceState | None
-    """The state that decides whether the next step searches; None where every step does."""
-    parts: dict[str, str]
-    """Bandit, search, reward and clipping with their settings, as text."""
 
 
 def pack(optimizer: HotSwap) -> dict[str, Any]:
@@ -111,27 +92,26 @@ def load(optimizer: HotSwap, state_dict: Mapping[str, Any]) -> None:
     """Go on from a checkpoint; one that does not belong to the optimizer is refused, and changes nothing."""
     plain, entry = _unpacked(state_dict)
     fresh, parts = optimizer._fresh_bandit_state(), _parts(optimizer)
-    own = _read(entry, optimizer, fresh)
+    found, initial_lr, loss_scale, saved = _read(entry, optimizer, fresh)
     _refuse_other_base(plain["param_groups"], optimizer.base)
     check_saved_base(optimizer.base, plain)
-    warn_of_other_parts(own.parts, parts)
-    optimizer._setters.to(own.in_force)  # functions of the user's; where one raises, they set back what they have set
+    warn_of_other_parts(saved, parts)
+    optimizer._setters.to(found.in_force)  # the user's functions; where one raises, they set back what they have set
     try:
         _load_base(optimizer.base, plain)
     except BaseException:
         optimizer._setters.back()
         raise
-    memory = optimizer._memory
-    memory.bandit, memory.reward_scale, memory.in_force = own.bandit, own.reward_scale, own.in_force
-    memory.searched = not _equal(own.bandit, fresh)
-    memory.untried, memory.missed = own.untried, []
-    other_pace = own.parts.get("pace") != parts.get("pace")  # it begins with a search
-    memory.pace = NO_STEPS if own.pace is None or other_pace else own.pace
     optimizer._setters.keep()
-    memory.proposal = memory.last_step = None
-    optimizer._trials.move.initial_lr = own.initial_lr
-    if optimizer._loss_scale is not None and own.loss_scale is not None:
-        optimizer._loss_scale.value, optimizer._loss_scale.good = own.loss_scale
+    memory = optimizer._memory
+    if saved.get("pace") != parts.get("pace"):  # another pace begins with a search
+        found.pace = NO_STEPS
+    found.searched = not _equal(found.bandit, fresh)
+    found.top, found.search_with = memory.top, memory.search_with
+    vars(memory).update(vars(found))
+    optimizer._trials.move.initial_lr = initial_lr
+    if optimizer._loss_scale is not None and loss_scale is not None:
+        optimizer._loss_scale.value, optimizer._loss_scale.good = loss_scale
 
 
 def _unpacked(state_dict: object) -> tuple[dict[str, Any], Mapping[str, Any]]:
@@ -179,11 +159,16 @@ def _refuse_other_base(groups: list[dict[str, Any]], base: Optimizer) -> None:
 # --- our own entry ----------------------------------------------------------------------------------------------------
 
 
-def _read(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> Own:
-    """Our own state, checked; `fresh` is a state of the bandit before the first step."""
+def _read(
+    entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any
+) -> tuple[Memory, float, tuple[float, int] | None, dict[str, str]]:
+    """Our own state, checked: what is remembered, the initial rate, the loss scale and the steps since it changed, and
+    the texts of the parts. `fresh` is a state of the bandit before the first step.
+    """
     _check_grid(entry, optimizer.arms)
     last = len(optimizer.arms) - 1
-    loss_scale = untried = pace = None
+    loss_scale = untried = None
+    pace = NO_STEPS
     if entry["loss_scale"] is not None:
         value, good = check_list(entry["loss_scale"], "loss_scale", 2)
         value = check_number(value, "the value of loss_scale", 1)
@@ -203,16 +188,10 @@ def _read(entry: Mapping[str, Any], optimizer: HotSwap, fresh: Any) -> Own:
     initial_lr = check_number(entry["initial_lr"], "initial_lr", 0)
     if initial_lr == 0:
         refuse("initial_lr", "above zero")
-    return Own(
-        bandit=_read_bandit(entry, optimizer, fresh),
-        reward_scale=check_number(entry["reward_scale"], "reward_scale", 0),
-        in_force=check_number(entry["in_force"], "in_force", 0, last, whole=True),
-        initial_lr=initial_lr,
-        loss_scale=loss_scale,
-        untried=untried,
-        pace=pace,
-        parts=dict(parts),
-    )
+    reward_scale = check_number(entry["reward_scale"], "reward_scale", 0)
+    in_force = check_number(entry["in_force"], "in_force", 0, last, whole=True)
+    bandit = _read_bandit(entry, optimizer, fresh)
+    return Memory(bandit, reward_scale, in_force, untried=untried, pace=pace), initial_lr, loss_scale, dict(parts)
 
 
 def _check_grid(entry: Mapping[str, Any], arms: Arms) -> None:

@@ -471,7 +471,7 @@ class HotSwap(Optimizer):
         bandit, state = self.bandit, self._memory.bandit
         columns = (bandit.counts(state), bandit.means(state), bandit.index(state))
         rows = zip(*(column[0].tolist() for column in columns), strict=True)
-        return Statistics(tuple(ArmStatistics(self.arms.values(arm), *numbers) for arm, numbers in enumerate(rows)))
+        return Statistics(ArmStatistics(self.arms.values(arm), *numbers) for arm, numbers in enumerate(rows))
 
     def __repr__(self) -> str:
         swapped = " x ".join(f"{len(axis)} {name}" for name, axis in zip(self.arms.names, self.arms.axes, strict=True))

@@ -228,22 +228,19 @@ def _product(gradient: Tensor, vector: Tensor) -> Tensor:
     return torch.stack([part.to(torch.float64, copy=True).mul_(other).sum() for part, other in parts]).sum()
 
 
-class Workspace:
-    """One tensor like each parameter, kept from step to step so that no step allocates."""
+def kept_like(known: dict[int, Tensor], moving: Moving) -> list[Tensor]:
+    """A tensor like each of the parameters, with arbitrary content. Steps share them, so that no step allocates.
 
-    def __init__(self) -> None:
-        self._by_id: dict[int, Tensor] = {}
-
-    def like(self, moving: Moving) -> list[Tensor]:
-        """A tensor for each of the parameters, with arbitrary content."""
-        found = []
-        for owner, parameter in zip(moving.owners, moving.parameters, strict=True):
-            known = self._by_id.get(id(owner))
-            fits = known is not None and known.is_same_size(parameter) and known.dtype is parameter.dtype
-            if known is None or not fits or known.device != parameter.device:
-                known = self._by_id[id(owner)] = torch.empty_like(parameter, requires_grad=False)
-            found.append(known)
-        return found
+    `known` has them by the ids of the parameters.
+    """
+    found = []
+    for owner, parameter in zip(moving.owners, moving.parameters, strict=True):
+        kept = known.get(id(owner))
+        fits = kept is not None and kept.is_same_size(parameter) and kept.dtype is parameter.dtype
+        if kept is None or not fits or kept.device != parameter.device:
+            kept = known[id(owner)] = torch.empty_like(parameter, requires_grad=False)
+        found.append(kept)
+    return found
 
 
 # --- the three kinds of moves -----------------------------------------------------------------------------------------
@@ -265,9 +262,10 @@ class Move(ABC):
         """Names of arms that are not the base's: others set them, and one direction leads to all of their values."""
         self.finite_unknown = False
         """Whether `check_gradients` has yet to find out if the gradients are finite."""
-        self._copies = Workspace()
+        self._copies: dict[int, Tensor] = {}
         self._moving: list[Moving] = []
         self._finite = FiniteCheck()
+        self._displacements: dict[int, Tensor] = {}
         self._slope: float | None = None
         """The decrease that is expected at a rate of 1, once this step was asked for it."""
 
@@ -308,7 +306,7 @@ class Move(ABC):
                         gradient = gradient.coalesce()
                     moving.gradients.append(gradient if type(gradient) in ORDINARY else local(gradient))
             for (sparse, _), moving in kinds.items():
-                moving.origin = self._copies.like(moving)
+                moving.origin = kept_like(self._copies, moving)
                 torch._foreach_copy_(moving.origin, moving.parameters)
                 gradients += [gradient.values() for gradient in moving.gradients] if sparse else moving.gradients
             self._moving += kinds.values()
@@ -512,8 +510,6 @@ class LinearMove(Scaled):
     it after the search would take a copy of that state, too.
     """
 
-    _displacements: Workspace | None = None
-
     def prepare(self) -> None:
         """See `Move.prepare`."""
         self._collect()
@@ -521,8 +517,7 @@ class LinearMove(Scaled):
             if moving.sparse:
                 moving.refuse_sparse("weight_decay")
         self.check_gradients()
-        self._displacements = self._displacements or Workspace()
-        displacements = [self._displacements.like(moving) for moving in self._moving]
+        displacements = [kept_like(self._displacements, moving) for moving in self._moving]
         try:
             for moving, displacement in zip(self._moving, displacements, strict=True):
                 if self._couples(moving.group):

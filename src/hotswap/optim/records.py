@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hotswap.arms import Arms, Value
@@ -58,26 +57,14 @@ class ArmStatistics:
     index: float
 
 
-@dataclass(frozen=True)
-class Statistics(Sequence[ArmStatistics]):
+class Statistics(tuple[ArmStatistics, ...]):
     """One row per arm, large rates first. Print it."""
 
-    rows: tuple[ArmStatistics, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, place: int) -> ArmStatistics:  # type: ignore[override]  # rows, not slices of them
-        return self.rows[place]
-
-    def __iter__(self) -> Iterator[ArmStatistics]:
-        return iter(self.rows)
-
     def __str__(self) -> str:
-        names = list(self.rows[0].values)
-        best = max(range(len(self)), key=lambda arm: self.rows[arm].index)
+        names = list(self[0].values)
+        best = max(range(len(self)), key=lambda arm: self[arm].index)
         lines = [["arm", *names, "count", "mean reward", "index", ""]]
-        for arm, row in enumerate(self.rows):
+        for arm, row in enumerate(self):
             values = [_short(row.values[name]) for name in names]
             mark = "<- largest index" if arm == best else ""
             lines.append([str(arm), *values, f"{row.count:.3g}", f"{row.mean:.3g}", f"{row.index:.4g}", mark])

@@ -37,8 +37,6 @@ class Setters:
 
     def values(self, arm: int) -> dict[str, Value]:
         """The values that an arm sets, by name."""
-        if not self.names:
-            return {}
         return {name: value for name, value in self._arms.values(arm).items() if name in self.names}
 
     def same(self, arm: int, other: int) -> bool:
@@ -47,8 +45,7 @@ class Setters:
 
     def to(self, arm: int) -> None:
         """Set an arm's values. Where one of the functions raises, all are set back, as far as they can be."""
-        if self.names:
-            self._set(self.values(arm))
+        self._set(self.values(arm))
 
     def back(self) -> None:
         """Set what was kept last."""
@@ -57,8 +54,7 @@ class Setters:
 
     def keep(self) -> None:
         """Keep the values that are set now."""
-        if self.names:
-            self._kept = dict(self.now)
+        self._kept = dict(self.now)
 
     def _set(self, wanted: Mapping[str, Value]) -> None:
         before, called = dict(self.now), []
