@@ -110,13 +110,13 @@ def _settings(results: Results) -> list[dict[str, Any]]:
     for key, rows in results.metrics.groupby(columns, dropna=False, sort=True):
         row = pd.Series(dict(zip(columns, key, strict=True)))
         shown = list(names) if results.looks[row["algorithm"]].chooses else ["train_nll", "test_error"]
-        medians = rows.groupby("epoch")[shown].median().rename(columns=names)
+        medians = rows.groupby("epoch")[shown].median()
         entry = {
             "label": results.label(row),
             "algorithm": row["algorithm"],
             "batch": int(row["batch_size"]),
             "at": {epoch: _moment(rows[rows["epoch"] == epoch]) for epoch in epochs},
-            "curve": {"epoch": medians.index, **medians},
+            "curve": {"epoch": medians.index, **{names[name]: medians[name] for name in shown}},
         }
         entries.append(entry)
     return entries
@@ -124,9 +124,10 @@ def _settings(results: Results) -> list[dict[str, Any]]:
 
 def _moment(rows: pd.DataFrame) -> dict[str, Any]:
     """Median, least and most over the seeds, and each seed's own."""
-    measures = pd.DataFrame({"nll": rows["train_nll"].fillna(math.inf), "error": rows["test_error"]})
+    measures = {"nll": rows["train_nll"].fillna(math.inf), "error": rows["test_error"]}
     found = {name: [values.median(), values.min(), values.max()] for name, values in measures.items()}
-    return {**found, "seeds": measures.assign(seed=rows["seed"]).to_dict("records")}
+    each = zip(rows["seed"], *measures.values(), strict=True)
+    return {**found, "seeds": [{"seed": seed, "nll": nll, "error": error} for seed, nll, error in each]}
 
 
 def _tuning(curve: Tuning) -> dict[str, Any]:
