@@ -92,7 +92,9 @@ def parked(lane: hotswap.Lane) -> Iterator[Tensor]:
 
 def blocks(tensors: Any) -> int:
     """The bytes of the blocks that are taken for tensors."""
-    taken = memory.Blocks(lambda length: torch.empty(length, dtype=torch.uint8, device="meta"))
+    tensors = list(tensors)
+    expected = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    taken = memory.Blocks(lambda length: torch.empty(length, dtype=torch.uint8, device="meta"), expected)
     for tensor in tensors:
         taken.take(tensor)
     return sum(len(block) for block, _ in taken.blocks)

@@ -152,21 +152,22 @@ def test_frozen_parameters_are_not_parked() -> None:
     assert {tuple(one.shape) for one in saved["model"]["weights"]} == shapes
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(("count", "size"), [(100, 3), (30, 2**18 + 1), (3, 2**24 + 2**22)])
-def test_blocks_waste_little(count: int, size: int) -> None:
+def test_blocks_waste_little(count: int, size: int, known: bool) -> None:
     lengths: list[int] = []
 
     def counted(length: int) -> torch.Tensor:
         lengths.append(length)
         return torch.empty(length, dtype=torch.uint8)
 
-    blocks = Blocks(counted)
+    blocks = Blocks(counted, max(64, 4 * size) * count if known else 0)
     given = [torch.empty(size, device="meta") for _ in range(count)]
     parts = [blocks.take(one) for one in given]
     assert all(length & (length - 1) == 0 for length in lengths)
     alone = sum(1 << (4 * size - 1).bit_length() for _ in range(count))
     assert sum(lengths) <= max(alone, 2 * 64 * count)
-    assert len(lengths) <= count
+    assert len(lengths) <= (min(count, 20) if known else count)
     addresses = sorted((part.data_ptr(), part.numel() * 4) for part in parts)
     assert all(begin + length <= after for (begin, length), (after, _) in pairwise(addresses))
 

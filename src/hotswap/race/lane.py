@@ -226,6 +226,7 @@ class Seat:
         """Copy all that the lane is from the model and the device into the host's memory."""
         old = lane.parked or {}
         average, host = lane.average.saved() if lane.average else None, lane.blocks.hosted
+        lane.blocks.expected = lane.blocks.expected or self.size(lane, lane)
         lane.parked = {
             "steps": lane.steps,
             "model": self.saved(old.get("model"), host),

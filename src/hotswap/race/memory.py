@@ -14,8 +14,8 @@ from hotswap.race.processes import local
 
 __all__ = ["Blocks", "Room", "free_memory", "hosted", "pinned"]
 
-LARGEST = 2**25
-"""Bytes of a block, where no single tensor needs more."""
+LARGEST = 2**28
+"""Bytes of a block, if no single tensor needs more."""
 
 GRAIN = 64
 """Tensors begin at multiples of so many bytes."""
@@ -28,14 +28,16 @@ class Blocks:
     """Pinned memory for the tensors of a lane, in blocks of a power of two.
 
     A GPU copies to and from pinned memory while the host goes on. Torch rounds each block of it up to a power of two,
-    so a block for each tensor would waste up to half of it. A new block is an eighth of all that is there, or less.
+    so a block for each tensor would waste up to half of it, and to pin many blocks takes long. A new block is at most
+    as large as what is still expected, or as an eighth of all that is there.
 
     Args:
         allocate: makes memory of so many bytes; `pinned` without it.
+        expected: the bytes that will be taken, as far as they are known.
     """
 
-    def __init__(self, allocate: Callable[[int], Tensor] | None = None) -> None:
-        self.allocate = allocate or pinned  # makes so many bytes
+    def __init__(self, allocate: Callable[[int], Tensor] | None = None, expected: int = 0) -> None:
+        self.allocate, self.expected = allocate or pinned, expected
         self.blocks: list[tuple[Tensor, int]] = []  # with the bytes that are taken
 
     def hosted(self, tensor: Tensor, old: object = None) -> Tensor:
@@ -47,8 +49,9 @@ class Blocks:
         size = -(-like.numel() * like.element_size() // GRAIN) * GRAIN
         place = next((n for n, (block, used) in enumerate(self.blocks) if used + size <= len(block)), None)
         if place is None:
-            taken = sum(used for _, used in self.blocks)
-            length = max(1 << (size - 1).bit_length(), min(LARGEST, 1 << max(0, taken.bit_length() - 4)))
+            there = sum(len(block) for block, _ in self.blocks)
+            room = max(self.expected - there, there // 8, 1)
+            length = max(1 << (size - 1).bit_length(), min(LARGEST, 1 << (room.bit_length() - 1)))
             self.blocks.append((self.allocate(length), 0))
             place = len(self.blocks) - 1
         block, used = self.blocks[place]
