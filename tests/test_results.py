@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +27,12 @@ from hotswap.studies.rows import best_sgd
 
 RESULTS = Path(__file__).parents[1] / "results"
 BENCHMARKED = RESULTS / "tuning_free" / "runs.parquet"
+
+
+@cache
+def read(place: str) -> Results:
+    """The results of a study in the repository; reading some takes seconds."""
+    return load_results(RESULTS / place)
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +120,9 @@ def test_curves_are_of_the_twelve_runs_of_figure_2(paper: Results) -> None:
         assert run.sort_values("epoch")["seconds"].is_monotonic_increasing
 
 
-def test_no_verdict_hangs_on_the_precision() -> None:
+def test_no_verdict_hangs_on_the_precision(paper: Results) -> None:
     """AdaDelta, DUCB and some of SGD were trained in full precision as well."""
-    folder = Path(__file__).parents[1] / "results" / "fp32"
-    paper = load_results(shipped())
-    adaptive, sgd = (load_results(folder / f"{name}.parquet") for name in ("adaptive", "sgd"))
+    adaptive, sgd = (read(f"fp32/{name}.parquet") for name in ("adaptive", "sgd"))
     for part in (adaptive, sgd):
         assert part.unfinished is None
         assert part.last_epoch == PAPER.epochs
@@ -130,12 +135,11 @@ def test_no_verdict_hangs_on_the_precision() -> None:
     assert [claim.verdict for claim in judge(mixed)] == [claim.verdict for claim in judge(paper)]
 
 
-def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -> None:
+def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed(paper: Results) -> None:
     """It leads everywhere, from the seeds it was chosen from and from others; every variant was compared everywhere."""
     verdicts = {}
     for study in (EXTENSIONS, CONFIRMATION):
-        results = load_results(RESULTS / study.name)
-        comparison = compare(results, load_results(shipped()))
+        comparison = compare(read(study.name), paper)
         assert comparison is not None
         assert comparison.seeds == study.seeds
         values = [
@@ -161,7 +165,7 @@ def test_the_preset_is_what_the_studies_beyond_the_paper_chose_and_confirmed() -
     ],
 )
 def test_every_other_study_is_there_to_its_end(folder: str, study: StudySpec) -> None:
-    results = load_results(RESULTS / folder)
+    results = read(folder)
     assert {spec.fingerprint() for spec in results.specs} == {study.fingerprint()}
     last = results.metrics[results.metrics["epoch"] == study.epochs]
     every = replace(study, families=(*study.families, *study.set_aside), set_aside=())  # also what is trained no more

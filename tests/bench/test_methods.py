@@ -17,7 +17,7 @@ import torch
 
 from hotswap import presets
 from hotswap.bench.methods import FIRST, METHODS, SECOND, Configuration, Method, Training
-from hotswap.bench.methods.base import Plain
+from hotswap.bench.methods.base import Clock, Plain
 from hotswap.bench.methods.ours import Racing
 from hotswap.bench.methods.tuned import RANGES, REFERENCE, SEARCHED, searched
 from hotswap.bench.runs import PERCENTS, Run
@@ -45,6 +45,21 @@ def test_it_trains_and_spends_its_budget(method: str, configuration: str) -> Non
     assert result.budget - 2 <= last.cost < result.budget + 12  # the last step of a search may go beyond it
     assert last.train < first.train or method in {"dog", "vsgd"}  # which take their time
     assert result.origin["torch"] == torch.__version__
+
+
+def test_a_forward_is_a_third_and_a_backward_two() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    batch = (torch.ones(3), torch.ones(3))
+    clock = Clock()
+    loss = clock.counted(lambda batch: (weight * batch[0]).sum())
+    loss(batch).backward()
+    assert clock.cost == 1
+    with torch.no_grad():
+        loss(batch)
+    assert clock.cost == pytest.approx(4 / 3)
+    (2 * loss(batch)).backward()  # scaled, as for half precision
+    assert clock.cost == pytest.approx(7 / 3)
+    assert torch.equal(weight.grad, torch.full((3,), 3.0))  # counting changes nothing
 
 
 def test_trials_cost_a_third() -> None:
