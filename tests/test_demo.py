@@ -104,7 +104,10 @@ def test_prodigy_takes_part_where_it_is_installed(
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def test_the_demo_falls_back_to_digits_says_so_and_draws(offline: None, tmp_path: Path) -> None:
+def test_the_demo_falls_back_to_digits_says_so_and_draws(
+    offline: None, trained: dict[str, tuple[Outcome, list[float]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(training, "train", lambda contender, *_: trained[contender.name][0])  # as it has trained above
     done = CliRunner().invoke(app, ["demo", "--epochs", "10", "--batch-size", "16", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "Falling back to scikit-learn's 8x8 digits" in done.output

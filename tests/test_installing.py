@@ -73,6 +73,7 @@ def test_the_command_line_says_what_to_install(package: str) -> None:
     [
         *(("bench list", package) for package in ("pandas", "pyarrow", "matplotlib", "safetensors")),
         *(("report", package) for package in ("pandas", "pyarrow", "matplotlib")),
+        ("demo", "matplotlib"),
     ],
 )
 def test_a_command_without_a_package_of_its_extra_prints_one_sentence(words: str, package: str) -> None:

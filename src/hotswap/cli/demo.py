@@ -122,9 +122,8 @@ def _rate(outcome: Outcome) -> str:
 def _markdown(rows: Sequence[tuple[str, ...]], verdict: str, outcomes: Sequence[Outcome], ran: str) -> str:
     import torch
 
-    from hotswap.report.tables import Grid, markdown
-
-    table = markdown(Grid("", HEADINGS, tuple(rows), left=2)).strip()
+    lines = [HEADINGS, ("---", "---", *["---:"] * (len(HEADINGS) - 2)), *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     standings = [f"The race's standings:\n\n```text\n{one.standings}\n```" for one in outcomes if one.standings]
     threads = torch.get_num_threads()
     on = f"torch {torch.__version__}, CPU with {threads} thread{'s' if threads > 1 else ''}, {date.today()}"
