@@ -30,7 +30,7 @@ def load_digits() -> Dataset:
     Raises:
         DataError: scikit-learn is not installed, or has no digits.
     """
-    found = find_spec("sklearn")  # it is not imported: that would take longer than to import torch
+    found = find_spec("sklearn")  # it is not imported: that would take as long as to import torch
     if found is None or found.origin is None:
         raise DataError(
             "The digits are part of scikit-learn, which is not installed. Install it with: pip install scikit-learn."
