@@ -24,10 +24,10 @@ BATCHES = minibatches(140)
 
 
 class Interrupt:
-    """Raise KeyboardInterrupt at the n-th line that is run in the races' room; without a number, note the lines."""
+    """Raise KeyboardInterrupt at the n-th line that is run in a room; without a number, note the lines."""
 
-    def __init__(self, number: int | None = None) -> None:
-        self.number, self.lines = number, list[tuple[str, int]]()
+    def __init__(self, number: int | None = None, home: str = HOME) -> None:
+        self.number, self.home, self.lines = number, home, list[tuple[str, int]]()
 
     def __enter__(self) -> Interrupt:
         sys.settrace(self._calls)
@@ -37,7 +37,7 @@ class Interrupt:
         sys.settrace(None)
 
     def _calls(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        return self._lines if frame.f_code.co_filename.startswith(HOME) else None
+        return self._lines if frame.f_code.co_filename.startswith(self.home) else None
 
     def _lines(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
         if event == "line":
@@ -48,9 +48,9 @@ class Interrupt:
         return self._lines
 
 
-def numbers_of(call: Callable[[], Any]) -> list[int]:
+def numbers_of(call: Callable[[], Any], home: str = HOME) -> list[int]:
     """The first and the last time at which a call runs each of its lines."""
-    with Interrupt() as noted:
+    with Interrupt(home=home) as noted:
         call()
     first = {line: number for number, line in reversed(list(enumerate(noted.lines, 1)))}
     last = {line: number for number, line in enumerate(noted.lines, 1)}

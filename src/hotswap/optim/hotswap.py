@@ -237,13 +237,41 @@ class HotSwap(Optimizer):
             self._step_without_loss()
             return None
         self.base._opt_called = True  # type: ignore[attr-defined]  # schedulers on the base ask for it
-        with torch.set_grad_enabled(False), self._trials as trials:  # until an arm is taken, this leaves no trace
-            start = trials.gradient_pass(request, trials=self._may_search())  # f(θ; B) and g(θ; B)
-            decision = self._decide(start.seen, apart=trials.judge_apart)
-            arm = None if start.overflow else self._take(trials, decision)
-        rewards = self._learn(decision, arm)
-        self._record(arm, start, rewards)
+        self._trials.begin()
+        before = self._kept()
+        try:
+            with torch.set_grad_enabled(False), self._trials as trials:  # until an arm is taken, this leaves no trace
+                start = trials.gradient_pass(request, trials=self._may_search())  # f(θ; B) and g(θ; B)
+                decision = self._decide(start.seen, apart=trials.judge_apart)
+                decided = self._memory.kept()
+                arm = None if start.overflow else self._take(trials, decision)
+            self._record(arm, start, self._learn(decision, arm))
+        except BaseException:
+            self._mend(before)
+            if self._trials.taken:
+                vars(self._memory).update(decided)
+                arm = self._trials.arm
+                self._record(arm, start, self._learn(decision, arm))
+            raise
         return start.loss
+
+    def _kept(self) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+        """All that a step changes, beside what its trials look after."""
+        scale = {} if self._loss_scale is None else dict(vars(self._loss_scale))
+        return self._memory.kept(), scale, list(map(dict, self.base.param_groups))
+
+    def _mend(self, before: tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]) -> None:
+        """Bring a step to its end that was interrupted anywhere: as it was before, unless the trials have taken it."""
+        with torch.set_grad_enabled(False):
+            self._trials.__exit__(KeyboardInterrupt, None, None)  # once more: it may be what was interrupted
+        memory, scale, groups = before
+        for group, own in zip(self.base.param_groups, groups, strict=True):
+            group.update({name: own[name] for name in {*self.arms.names, "lr", "weight_decay"} & own.keys()})
+        if self._trials.taken:
+            return
+        vars(self._memory).update(memory)
+        if self._loss_scale is not None:
+            vars(self._loss_scale).update(scale)
 
     def _may_search(self) -> bool:
         """Whether the next step may have trials. With `search_when` that is known only when the step has its loss."""
@@ -408,7 +436,13 @@ class HotSwap(Optimizer):
             refuse_no_search()
         if trials.can_move and memory.searched and self._checks.first_time("no search"):
             warn_of_no_search(values.items())
-        trials.take_untried(arm)
+        trials.begin()
+        before = self._kept()
+        try:
+            trials.take_untried(arm)
+        except BaseException:
+            self._mend(before)
+            raise
         if trials.can_move:
             memory.untried = None  # the next loss is that of two steps
         losses = {"loss_before": math.nan, "loss_after": math.nan}

@@ -106,7 +106,7 @@ TORCHS_WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__
 """The code of a step that torch has wrapped, and that nobody has wrapped once more."""
 
 
-def step_of_base(base: Optimizer) -> None:
+def step_of_base(base: Optimizer) -> bool:
     """Let the base take a step: as torch calls it, unless it would find no hook to run.
 
     torch wraps the `step` of every class of optimizers: hooks run, and the step is marked for the profiler. A
@@ -116,9 +116,8 @@ def step_of_base(base: Optimizer) -> None:
     replaced = "step" in vars(base) or getattr(step, "__code__", None) is not TORCHS_WRAPPER
     own_hooks = base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
     if replaced or own_hooks or _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
-        base.step()
-    else:
-        step.__wrapped__(base)  # type: ignore[attr-defined]  # torch's wrapper has it
+        return base.step() is None or True  # in one line: nothing comes between the step and the answer
+    return step.__wrapped__(base) is None or True  # type: ignore[attr-defined]  # torch's wrapper has it
 
 
 class with_values:  # noqa: N801 (used as a function; made by `contextmanager`, it would take twice as long)
@@ -614,7 +613,7 @@ class Exact(Move):
     def forget(self) -> None:
         """See `Move.forget`."""
         super().forget()
-        self._state, self._groups, self._attributes = {}, (), {}
+        self._state, self._groups, self._attributes, self._advanced = {}, (), {}, False
 
 
 def _copied(entry: Any) -> Any:

@@ -11,7 +11,8 @@
 Whatever happens inside, at the end
 
 - the parameters are at the arm that was taken, and where none was (an exception, say), at θ, bit for bit;
-- the base optimizer's state has advanced exactly once if `take` was called, and else not at all;
+- the base optimizer's state has advanced exactly once if `take` was called, and else not at all; but for bases whose
+  direction is a step of theirs, Adam and its kin, whose moments have seen the gradient when the search begins;
 - random generators and module buffers are as the gradient pass left them, and all evaluations started from the same;
 - `.grad` holds the gradients of the start point, and the next step knows them again;
 - hyperparameters that a function of the user's sets are those of the arm that was taken, or as before;
@@ -131,8 +132,10 @@ class Trials:
         self.judge_apart = False
         """Whether the latest step's trials evaluate another closure than its gradient pass."""
         self._old, self._reader = OldGradients(), LossReader()
-        self._saving = self._saved = self._taken = False
-        """Whether `save` was begun and came to its end, and whether `take` did."""
+        self._saving = self.taken = False
+        """Whether `save` was begun, and whether `take` came to its end."""
+        self.arm: int | None = None
+        """The arm that was taken; None for no step."""
         self._arm: int | None = None
         """The arm whose candidate the parameters are at; None for any other place."""
         self._start: StartPoint | None = None
@@ -158,17 +161,22 @@ class Trials:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Trials:
-        base = self.base
+    def begin(self) -> None:
+        """Refuse a step inside of another one, and forget the one before."""
         if self.is_open:
             raise ClosureError("step() was called from inside of its own closure or gradient pass; call it after them.")
+        self._saving = self.taken = False
+
+    def __enter__(self) -> Trials:
+        self.begin()
+        base = self.base
         if base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks:
             raise UnsupportedError(
                 f"The base optimizer, {type(base).__name__}, has a step hook, which would run at trials or not at all; "
                 "register it on the hot-swapped optimizer, whose steps are the real ones."
             )
         self.is_open, self._arm, self.made = True, None, []
-        self._saving = self._saved = self._taken = self._raised = False
+        self._raised = False
         self.start_evaluations, self.to_beat, self.judge_apart = 0, None, False
         self.agreement.look()
         return self
@@ -181,9 +189,11 @@ class Trials:
         if kind is not None:
             self._reader.forget()
         try:
-            if self._saved and not self._taken:
+            if self._saving and not self.taken:
                 self.move.back()
-            if self.setters.names:
+            if self.taken:
+                self.setters.keep()
+            elif self.setters.names:
                 self.setters.back()
         finally:
             if self._saving:
@@ -286,7 +296,6 @@ class Trials:
             self.move.refuse_infinite(self._parameters)
             self.clipping(self._parameters)
         self.move.prepare()
-        self._saved = True
         self.move.hide_gradients()
 
     @property
@@ -338,9 +347,8 @@ class Trials:
                 self.setters.to(arm)
             self.move.to(arm)
         self.move.commit(arm)
-        if self.setters.names:
-            self.setters.keep()
-        self._taken = True
+        self.arm, self.taken = arm, True
+        self.setters.keep()
 
     def take_untried(self, arm: int) -> None:
         """Let the base take one step with an arm's values, from the gradients in `.grad`, without having tried it."""
@@ -349,11 +357,10 @@ class Trials:
             self.setters.to(arm)
         if self.clipping.active:
             self.clipping(self.parameters())
+        self.arm = arm
         with with_values(self.base, self.move.base_values(arm), self.move.scale):
-            step_of_base(self.base)
-        if self.setters.names:
-            self.setters.keep()
-        self._taken = True
+            self.taken = step_of_base(self.base)
+        self.setters.keep()
         if not self.is_open:
             self._old.mark(self.parameters())
 
