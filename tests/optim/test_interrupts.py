@@ -73,6 +73,7 @@ def interrupted(name: str, steps: int, every: int) -> None:
         with pytest.raises(KeyboardInterrupt), Interrupt(number, HOME):
             step(again, steps)
         assert all_of(*again, name) in (before, after), number
+        assert not hotswap.in_trial()
         step(again, steps + 1)
 
 

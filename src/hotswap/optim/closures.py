@@ -29,6 +29,7 @@ __all__ = [
     "backward_of",
     "evaluate_trial",
     "in_trial",
+    "leave_trial",
     "request_of",
     "run_gradient_pass",
     "scalar",
@@ -49,6 +50,11 @@ _in_trial: ContextVar[bool] = ContextVar("hotswap_in_trial", default=False)
 def in_trial() -> bool:
     """Whether the closure that asks is being evaluated for a trial: do not log, count or plot there."""
     return _in_trial.get()
+
+
+def leave_trial(inside: bool) -> None:
+    """Let `in_trial()` say what it said before a step that was interrupted in a trial."""
+    _in_trial.set(inside)
 
 
 @contextmanager

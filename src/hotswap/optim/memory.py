@@ -83,17 +83,12 @@ class Memory:
     search_with: tuple[Closure, Tensor | float] | None = None
     """A trial closure for the next step without arguments, and its loss at the start point."""
 
-<<<<<<< HEAD
-    def catch_up(self, bandit: Bandit, reward: Reward, told: Told | None = None) -> None:
-        """Let the bandit learn of the steps that it has missed, and then of an arm that it is told of.
-=======
     def kept(self) -> dict[str, Any]:
         """All of it as it is now, for a step that may be interrupted."""
         return {**vars(self), "missed": list(self.missed), "top": copy(self.top)}
 
-    def catch_up(self, bandit: Bandit, reward: Reward) -> None:
-        """Let the bandit learn of the steps that it has missed.
->>>>>>> 06af5e3 (A hot-swapped step that is interrupted at any line ends as it was before, or as after it)
+    def catch_up(self, bandit: Bandit, reward: Reward, told: Told | None = None) -> None:
+        """Let the bandit learn of the steps that it has missed, and then of an arm that it is told of.
 
         A step that applies the values in force needs no proposal. Time passes for the bandit all the same, and the arm
         has a reward. Done for many steps together, that takes a fraction of the time that it takes in each.

@@ -40,7 +40,16 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hotswap.errors import ClosureError, UnsupportedError
-from hotswap.optim.closures import Closure, LossReader, Request, evaluate_trial, run_gradient_pass, scalar
+from hotswap.optim.closures import (
+    Closure,
+    LossReader,
+    Request,
+    evaluate_trial,
+    in_trial,
+    leave_trial,
+    run_gradient_pass,
+    scalar,
+)
 from hotswap.optim.failures import is_of_the_rate
 from hotswap.optim.gradients import Clipping, LossScale, OldGradients
 from hotswap.optim.moves import LOW_PRECISION, Move, step_of_base, with_values
@@ -132,8 +141,8 @@ class Trials:
         self.judge_apart = False
         """Whether the latest step's trials evaluate another closure than its gradient pass."""
         self._old, self._reader = OldGradients(), LossReader()
-        self._saving = self.taken = False
-        """Whether `save` was begun, and whether `take` came to its end."""
+        self._saving = self.taken = self._inside = False
+        """Whether `save` was begun, whether `take` came to its end, and whether the step began in another's trial."""
         self.arm: int | None = None
         """The arm that was taken; None for no step."""
         self._arm: int | None = None
@@ -165,7 +174,7 @@ class Trials:
         """Refuse a step inside of another one, and forget the one before."""
         if self.is_open:
             raise ClosureError("step() was called from inside of its own closure or gradient pass; call it after them.")
-        self._saving = self.taken = False
+        self._saving, self.taken, self._inside = False, False, in_trial()
 
     def __enter__(self) -> Trials:
         self.begin()
@@ -188,6 +197,7 @@ class Trials:
         self._trial_closure, self._start, self._given = None, None, None  # they hold tensors
         if kind is not None:
             self._reader.forget()
+            leave_trial(self._inside)
         try:
             if self._saving and not self.taken:
                 self.move.back()
