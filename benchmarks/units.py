@@ -1,15 +1,19 @@
 """How long a step of each unit of a study takes, and on a GPU of how many kernels it is made.
 
     python -m benchmarks.units extensions --batch-size 64 --batch-size 1024 --device cuda
+    python -m benchmarks.units extensions --batch-size 256 --alone --device cuda
 
-A unit is what trains together. Steps are timed from the first weights on, after some that warm up; early in training,
-searches are a little longer than later. `ready` is the time that a unit's programs take to be compiled and captured.
+A unit is what trains together. `--alone` times each family of a unit by itself, too, and says how many times as long
+all of them take one after another. Steps are timed from the first weights on, after some that warm up; early in
+training, searches are a little longer than later. `ready` is the time that a unit's programs take to be compiled and
+captured.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -64,6 +68,23 @@ def measure(study: StudySpec, unit: Unit, held: Held, steps: int) -> UnitSpeed:
     return UnitSpeed(unit, ready, taken, epoch_steps, sum(tried) / len(tried), kernels)
 
 
+def alone(study: StudySpec, unit: Unit, held: Held, steps: int) -> list[UnitSpeed]:
+    """The families of a unit, each by itself."""
+    runs = {name: tuple(run for run in unit.runs if run.algorithm == name) for name in unit.families}
+    return [
+        measure(study, replace(unit, algorithm=name, runs=of_family), held, steps) for name, of_family in runs.items()
+    ]
+
+
+def told(together: UnitSpeed, families: list[UnitSpeed]) -> str:
+    """How long families take one after another, over all together."""
+    step, ready = (sum(getattr(one, name) for one in families) for name in ("step", "ready"))
+    return (
+        f"{together.unit.id}: a step of {len(families)} families one after another takes {step / together.step:.2f} "
+        f"times as long ({1e3 * step:.3f} ms), and they are ready after {ready:.1f} s, together {together.ready:.1f} s"
+    )
+
+
 def count_kernels(ensemble: Ensemble) -> Kernels:
     ensemble.steps = min(WATCHED, ensemble.steps)
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
@@ -82,6 +103,7 @@ def main() -> None:
     parser.add_argument("--algorithm", action="append", help="only these; all by default")
     parser.add_argument("--steps", type=int, default=150, help="how many are timed, at most an epoch")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--alone", action="store_true", help="time families that are trained as one by themselves, too")
     parser.add_argument("--kernels", action="store_true", help="list the kernels that take most of the time, too")
     options = parser.parse_args()
     study = STUDIES[options.study] if options.study in STUDIES else load_study(options.study)
@@ -111,6 +133,9 @@ def main() -> None:
         if options.kernels and speed.kernels is not None:
             for name, microseconds in speed.kernels.longest:
                 console.print(f"{unit.id}: {microseconds:7.1f} µs  {name[:90]}", highlight=False)
+        if options.alone and len(unit.families) > 1:
+            with console.status(f"families of {unit.id} ..."):
+                console.print(told(speed, alone(study, unit, held, options.steps)), highlight=False, soft_wrap=True)
     console.print(table)
 
 
