@@ -108,7 +108,7 @@ class Silent:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.ended: list[Result] = []
+        self.ended: list[str] = []
         self.plans: list[tuple[int, int]] = []
         self.points = 0
 
@@ -118,11 +118,11 @@ class Silent:
     def planned(self, done: int, known: int) -> None:
         self.plans.append((done, known))
 
-    def begins(self, run: Run) -> None:
+    def begins(self, unit: str, at: int, end: int, of: str) -> None:
         pass
 
-    def measured(self, run: str, percent: int) -> None:
+    def reaches(self, unit: str, at: int, alive: int = 1, runs: int = 1) -> None:
         self.points += 1
 
-    def ends(self, result: Result) -> None:
-        self.ended.append(result)
+    def ends(self, unit: str, how: str, why: str = "") -> None:
+        self.ended.append(unit)

@@ -19,7 +19,7 @@ from hotswap.cli import app
 from hotswap.data import load_digits
 from hotswap.errors import SettingError, StudyError
 from hotswap.store.folder import ABOUT
-from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, Unit, plan
+from hotswap.studies import AdaDeltaFamily, DucbFamily, NetworkSpec, SgdFamily, StudySpec, plan
 from hotswap.studies.folder import Store, UnitSummary
 from hotswap.studies.run import run_study
 from hotswap.studies.training import RunOptions, Training
@@ -77,15 +77,18 @@ class Quiet:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
-        self.began.append((unit.id, epoch))
+    def planned(self, done: int, known: int) -> None:
+        pass
 
-    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
+    def begins(self, unit: str, at: int, end: int, of: str) -> None:
+        self.began.append((unit, at))
+
+    def reaches(self, unit: str, at: int, alive: int = 1, runs: int = 1) -> None:
         self.epochs += 1
         if self.epochs == self.stop_at:
             raise KeyboardInterrupt
 
-    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
+    def ends(self, unit: str, how: str, why: str = "") -> None:
         pass
 
 

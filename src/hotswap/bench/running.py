@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 from uuid import uuid4
 
 import torch
@@ -27,29 +26,10 @@ from hotswap.errors import DataError
 from hotswap.extensions import loaded_texts
 from hotswap.store import Folder, occasion
 from hotswap.store.folder import ABOUT
-from hotswap.work import InThisProcess, Place, Setting, UnitError, do_all
+from hotswap.work import InThisProcess, Listener, Place, Setting, UnitError, do_all
 from hotswap.work import Unit as Named
 
-__all__ = ["BenchOptions", "BenchWork", "Watcher", "left", "load_datasets", "run_bench", "train_run"]
-
-
-class Watcher(Protocol):
-    """Receives the progress, to show it."""
-
-    def say(self, text: str) -> None:
-        """Something a person should read."""
-
-    def planned(self, done: int, known: int) -> None:
-        """So many runs of those that are known are done."""
-
-    def begins(self, run: Run) -> None:
-        """A run begins."""
-
-    def measured(self, run: str, percent: int) -> None:
-        """It has come so far."""
-
-    def ends(self, result: Result) -> None:
-        """It has ended, somehow."""
+__all__ = ["BenchOptions", "BenchWork", "left", "load_datasets", "run_bench", "train_run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +80,7 @@ def run_bench(
     store: BenchStore,
     options: BenchOptions,
     device: str,
-    watcher: Watcher,
+    listener: Listener,
     asked_to_stop: Callable[[], bool] = lambda: False,
     *,
     elsewhere: Callable[[Setting], Place] | None = None,
@@ -113,7 +93,7 @@ def run_bench(
         store: The benchmark's folder.
         options: What to run.
         device: On which device.
-        watcher: Is told of the progress.
+        listener: Is told of the progress.
         asked_to_stop: Once it returns True, the runs that are under way are given up.
         elsewhere: Makes the place where runs are trained, if that is not this process.
         threads: In how many threads a run is trained elsewhere.
@@ -122,11 +102,11 @@ def run_bench(
     work = BenchWork(store.folder.resolve(), device, dict(data or {}))
     place: Place
     if elsewhere is None:
-        tell: Callable[[Run, Point], None] = lambda run, point: watcher.measured(run.id, point.percent)  # noqa: E731
+        tell: Callable[[Run, Point], None] = lambda run, point: listener.reaches(run.id, point.percent)  # noqa: E731
         place = InThisProcess(lambda shared, run, stop: train_run(shared, run, stop, tell), work, asked_to_stop)
     else:
         place = elsewhere(Setting(train_run, work, threads, loaded_texts()))
-    keeper = _BenchKeeper(store, options, watcher, elsewhere=elsewhere is not None)
+    keeper = _BenchKeeper(store, options, listener, elsewhere=elsewhere is not None)
     while (units := keeper.plan()) and not asked_to_stop():
         do_all(units, place, keeper, asked_to_stop, keeper.plan)
     return not left(store.results(), store.size, options, keeper.tried)[0]
@@ -203,8 +183,8 @@ def _noting(work: BenchWork) -> Callable[[Run, Point], None]:
 class _BenchKeeper:
     """Plans runs, holds them and stores what comes of them. See `hotswap.work.Keeper`."""
 
-    def __init__(self, store: BenchStore, options: BenchOptions, watcher: Watcher, *, elsewhere: bool) -> None:
-        self._store, self._options, self._watcher, self._elsewhere = store, options, watcher, elsewhere
+    def __init__(self, store: BenchStore, options: BenchOptions, listener: Listener, *, elsewhere: bool) -> None:
+        self._store, self._options, self._listener, self._elsewhere = store, options, listener, elsewhere
         minutes = math.inf if options.stop_after is None else options.stop_after
         self._deadline = time.monotonic() + 60 * minutes
         self.tried: set[str] = set()
@@ -219,7 +199,7 @@ class _BenchKeeper:
             runs = []
         self._planned.update((run.id, _digest(results.get(run.id))) for run in runs)
         self._open.update(run.id for run in runs)
-        self._watcher.planned(known - len(self._open), known)
+        self._listener.planned(known - len(self._open), known)
         return [Named(run.id, run) for run in runs]
 
     def holding(self, unit: Named) -> AbstractContextManager[None]:
@@ -234,14 +214,14 @@ class _BenchKeeper:
         if self._elsewhere:
             self._store.units.tell(unit.name, where=WAITING)
         self.tried.add(unit.name)
-        self._watcher.begins(unit.payload)
+        self._listener.begins(unit.name, 0, 100, "%")
         return True
 
     def look(self, names: Iterable[str]) -> None:
         for name in names if self._elsewhere else ():
             percent = self._store.units.note(name).get("percent")
             if isinstance(percent, int):
-                self._watcher.measured(name, percent)
+                self._listener.reaches(name, percent)
 
     def done(self, unit: Named, result: Result) -> None:
         self._end(replace(result, origin={**result.origin, **occasion()}))
@@ -256,12 +236,12 @@ class _BenchKeeper:
         self._end(Result(run, "killed", reason, (), 0, WORKLOADS[run.workload].version, settings, occasion()))
 
     def say(self, text: str) -> None:
-        self._watcher.say(text)
+        self._listener.say(text)
 
     def _end(self, result: Result) -> None:
         self._store.record([result])
         self._open.discard(result.run.id)
-        self._watcher.ends(result)
+        self._listener.ends(result.run.id, result.state, result.reason)
 
 
 def _digest(result: Result | None) -> str:

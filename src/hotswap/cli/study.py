@@ -87,7 +87,7 @@ def run(
             data = load(spec.dataset, folder=folder, report=say)
         options = RunOptions(device=where.device, precision=precision.value, stop_after=stop_after, max_runs=max_runs)
         store = Store.create(out_dir, spec, precision=precision.value, max_runs=max_runs)
-        watching = Watching(total=len(store.left(spec, max_runs)))
+        watching = Watching()
         with watched(watching, "this epoch", " from the last checkpoint") as stopping:
             outcome = run_study(
                 store,

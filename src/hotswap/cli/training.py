@@ -20,8 +20,6 @@ from hotswap.cli.console import duration, err, need, out, say
 from hotswap.errors import SettingError
 
 if TYPE_CHECKING:
-    from hotswap.bench.runs import Result, Run
-    from hotswap.studies import Unit
     from hotswap.work import Place as Doing
     from hotswap.work import Setting
 
@@ -139,16 +137,18 @@ class _Bar:
     task: TaskID
     began: float
     first: int
+    end: int
+    of: str
     told: float
 
 
 class Watching:
     """A bar for all units, and one for each that is under way; lines where there is no terminal.
 
-    It listens to studies (`hotswap.studies.run.Listener`) and to benchmarks (`hotswap.bench.running.Watcher`).
+    See `hotswap.work.Listener`.
     """
 
-    def __init__(self, kind: str = "units", total: int | None = None) -> None:
+    def __init__(self, kind: str = "units") -> None:
         columns = (
             TextColumn("{task.description:<16}"),
             BarColumn(),
@@ -158,7 +158,7 @@ class Watching:
             TextColumn("{task.fields[now]}"),
         )
         self.progress = Progress(*columns, console=out, disable=not out.is_terminal)
-        self.all = self.progress.add_task("all", total=total, of=kind, now="", visible=total is not None)
+        self.all = self.progress.add_task("all", total=None, of=kind, now="")
         self.bars: dict[str, _Bar] = {}
 
     def __enter__(self) -> Self:
@@ -169,63 +169,48 @@ class Watching:
         self.progress.stop()
 
     def say(self, text: str) -> None:
-        """Print a remark above the bars."""
+        """See `Listener`."""
         self.progress.console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
-    def _begin(self, name: str, done: int, total: int, of: str) -> None:
-        if name in self.bars:  # it was interrupted, and goes on elsewhere
-            self.progress.remove_task(self.bars[name].task)
-        now = time.monotonic()
-        self.bars[name] = _Bar(self.progress.add_task(name, total=total, completed=done, of=of, now=""), now, done, now)
-
-    def _end(self, name: str, how: str, *, counts: bool = True, told: bool = True) -> None:
-        bar = self.bars.pop(name)
-        self.progress.remove_task(bar.task)
-        self.progress.advance(self.all, counts)
-        if told and not out.is_terminal:
-            whole = self.progress.tasks[0]
-            place = f" ({whole.completed:.0f} of {whole.total:.0f})" if whole.total else ""
-            self.say(f"{name}: {how} after {duration(time.monotonic() - bar.began)}{place}")
-
-    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
-        """A study's unit is taken up after so many epochs."""
-        self._begin(unit.id, epoch, epochs, "epochs")
-
-    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
-        """A study's unit has come so far."""
-        bar = self.bars[unit.id]
-        task = next(task for task in self.progress.tasks if task.id == bar.task)
-        pace = (time.monotonic() - bar.began) / (epoch - bar.first)
-        left = duration(pace * ((task.total or epoch) - epoch))
-        now = f"{alive}/{len(unit.runs)} runs alive, {len(unit.runs) / pace:.3g} run-epochs/s, {left} left"
-        self.progress.update(bar.task, completed=epoch, now=now)
-        if time.monotonic() - bar.told >= LINES_EVERY and not out.is_terminal:
-            bar.told = time.monotonic()
-            self.say(f"{unit.id}: epoch {epoch}, {now}")
-
-    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
-        """A study's unit is finished, or put aside."""
-        if unit.id not in self.bars:  # it failed before its first epoch
-            self.unit_begins(unit, 0, 1)
-        self._end(unit.id, "finished" if finished else "put aside", counts=finished)
-
     def planned(self, done: int, known: int) -> None:
-        """So many of a benchmark's runs that are known are done."""
-        self.progress.update(self.all, completed=done, total=known, visible=True)
+        """See `Listener`."""
+        self.progress.update(self.all, completed=done, total=known)
 
-    def begins(self, run: Run) -> None:
-        """A benchmark's run begins."""
-        self._begin(run.id, 0, 100, "%")
+    def begins(self, unit: str, at: int, end: int, of: str) -> None:
+        """See `Listener`."""
+        if unit in self.bars:  # it was interrupted, and goes on elsewhere
+            self.progress.remove_task(self.bars[unit].task)
+        now = time.monotonic()
+        task = self.progress.add_task(unit, total=end, completed=at, of=of, now="")
+        self.bars[unit] = _Bar(task, now, at, end, of, now)
 
-    def measured(self, run: str, percent: int) -> None:
-        """A benchmark's run has come so far."""
-        self.progress.update(self.bars[run].task, completed=percent)
+    def reaches(self, unit: str, at: int, alive: int = 1, runs: int = 1) -> None:
+        """See `Listener`."""
+        bar, now = self.bars[unit], time.monotonic()
+        told = ""
+        if at > bar.first:
+            pace = (now - bar.began) / (at - bar.first)
+            told = f"{duration(pace * (bar.end - at))} left"
+            if bar.of == "epochs":
+                told = f"{alive}/{runs} runs alive, {runs / pace:.3g} run-epochs/s, {told}"
+        self.progress.update(bar.task, completed=at, now=told)
+        if now - bar.told >= LINES_EVERY and not out.is_terminal:
+            bar.told = now
+            self.say(f"{unit}: {at}/{bar.end} {bar.of}, {told}")
 
-    def ends(self, result: Result) -> None:
-        """A benchmark's run has ended, somehow."""
-        self._end(result.run.id, result.state, told=result.state == "finished")
-        if result.state != "finished":
-            self.say(f"{result.run.id}: {result.state}: {result.reason}")
+    def ends(self, unit: str, how: str, why: str = "") -> None:
+        """See `Listener`."""
+        if unit not in self.bars:  # it failed before its first epoch
+            self.begins(unit, 0, 1, "")
+        bar = self.bars.pop(unit)
+        self.progress.remove_task(bar.task)
+        self.progress.advance(self.all, how != "put aside")
+        whole = self.progress.tasks[0]
+        if why:
+            self.say(f"{unit}: {how}: {why}")
+        elif not out.is_terminal:
+            place = f" ({whole.completed:.0f} of {whole.total:.0f})" if whole.total else ""
+            self.say(f"{unit}: {how} after {duration(time.monotonic() - bar.began)}{place}")
 
 
 # --- stopping in good order -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import torch
@@ -24,29 +24,13 @@ from hotswap.store.folder import ABOUT
 from hotswap.studies.folder import Store
 from hotswap.studies.study import StudySpec, Unit
 from hotswap.studies.training import Held, RunOptions, Training, check_size, set_up
-from hotswap.work import InThisProcess, Outcome, Place, Setting, UnitError, do_all
+from hotswap.work import InThisProcess, Listener, Outcome, Place, Setting, UnitError, do_all
 from hotswap.work import Unit as Named
 
-__all__ = ["Listener", "run_study"]
+__all__ = ["run_study"]
 
 NOTED = 0.2  # seconds between two notes of how far a unit is
 WAITING = "waiting for room"
-
-
-class Listener(Protocol):
-    """Receives the progress of a command's units, to show it."""
-
-    def say(self, text: str) -> None:
-        """Something a person should read."""
-
-    def unit_begins(self, unit: Unit, epoch: int, epochs: int) -> None:
-        """A unit is taken up after `epoch` epochs of `epochs`."""
-
-    def epoch_done(self, unit: Unit, epoch: int, alive: int, seconds: float) -> None:
-        """An epoch is done, after so many seconds of training; `alive` runs are finite as far as is known."""
-
-    def unit_ends(self, unit: Unit, *, finished: bool) -> None:
-        """A unit is finished, or put aside."""
 
 
 def run_study(
@@ -90,6 +74,7 @@ def run_study(
         place = InThisProcess(lambda shared, unit, stop: train_unit(shared, unit, stop, keeper.show), work, over)
     else:
         place = elsewhere(Setting(train_unit, work, threads, loaded_texts()))
+    listener.planned(0, len(keeper.units))
     for sentence in store.units.damaged.values():
         listener.say(sentence)
     return do_all([Named(name, unit) for name, unit in keeper.units.items()], place, keeper, over)
@@ -208,11 +193,12 @@ class _StudyKeeper:
         began, epoch, said = self._seen.get(unit.id, ("", 0, 0))
         if began != note["began"]:
             epoch, said = note["first"], 0
-            self._listener.unit_begins(unit, epoch, note["epochs"])
+            self._listener.begins(unit.id, epoch, note["epochs"], "epochs")
         for text in note["said"][said:]:
             self._listener.say(text)
         if note["epoch"] > epoch:
-            self._listener.epoch_done(unit, note["epoch"], len(unit.runs) - note["diverged"], note["seconds"])
+            runs = len(unit.runs)
+            self._listener.reaches(unit.id, note["epoch"], runs - note["diverged"], runs)
         self._seen[unit.id] = note["began"], note["epoch"], len(note["said"])
 
     def done(self, unit: Named, result: dict[str, Any]) -> None:
@@ -221,19 +207,19 @@ class _StudyKeeper:
         names = [run.id for run in unit.payload.runs]
         Checkpoints.of(self._store.folder / "checkpoints", unit.name, names).add_files(result["kept"])
         self._store.finish(content)
-        self._end(unit, finished=True)
+        self._end(unit, "finished")
 
     def stopped(self, unit: Named) -> None:
-        self._end(unit, finished=False)
+        self._end(unit, "put aside")
 
     def failed(self, unit: Named, error: UnitError) -> None:
         path = self._store.units.fail(unit.name, error.whole)
         self._listener.say(f"All that was said of {unit.name} is in {path}.")
-        self._end(unit, finished=False)
+        self._end(unit, "put aside")
 
     def say(self, text: str) -> None:
         self._listener.say(text)
 
-    def _end(self, unit: Named, *, finished: bool) -> None:
+    def _end(self, unit: Named, how: str) -> None:
         self.look([unit.name])
-        self._listener.unit_ends(unit.payload, finished=finished)
+        self._listener.ends(unit.name, how)

@@ -23,9 +23,10 @@ from hotswap.store import Checkpoint, Checkpoints
 from hotswap.studies.export import SINGLES
 from hotswap.studies.folder import Store
 from hotswap.studies.rows import best_runs
-from hotswap.studies.run import Listener, run_study
+from hotswap.studies.run import run_study
 from hotswap.studies.study import RunSpec, StudySpec, Unit, plan
 from hotswap.studies.training import Held, RunOptions, assemble, milestones, set_up
+from hotswap.work import Listener
 
 if TYPE_CHECKING:
     import pandas as pd

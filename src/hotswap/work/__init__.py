@@ -12,13 +12,14 @@ A process that dies is replaced, and its unit is done again, by `Here` or by Ray
 """
 
 from hotswap.work.here import Here, InThisProcess
-from hotswap.work.loop import Keeper, Outcome, Place, Setting, Unit, UnitError, WorkerDiedError, do_all
+from hotswap.work.loop import Keeper, Listener, Outcome, Place, Setting, Unit, UnitError, WorkerDiedError, do_all
 from hotswap.work.per_unit import PerUnit
 
 __all__ = [
     "Here",
     "InThisProcess",
     "Keeper",
+    "Listener",
     "Outcome",
     "PerUnit",
     "Place",

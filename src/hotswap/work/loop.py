@@ -88,6 +88,25 @@ class Place(Protocol):
         """Have the units that are under way stop soon."""
 
 
+class Listener(Protocol):
+    """Receives the progress of a command's units, to show it."""
+
+    def say(self, text: str) -> None:
+        """Something a person should read."""
+
+    def planned(self, done: int, known: int) -> None:
+        """So many units of those that are known are done."""
+
+    def begins(self, unit: str, at: int, end: int, of: str) -> None:
+        """A unit is taken up at some epoch, or per cent, of how many."""
+
+    def reaches(self, unit: str, at: int, alive: int = 1, runs: int = 1) -> None:
+        """A unit has come so far; of its runs so many are finite, as far as is known."""
+
+    def ends(self, unit: str, how: str, why: str = "") -> None:
+        """A unit is finished, put aside, or has ended in another way."""
+
+
 class Keeper(Protocol):
     """Holds units and stores what comes of them, in the command's process."""
 
