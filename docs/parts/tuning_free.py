@@ -22,11 +22,11 @@ from hotswap.bench.report.methods import origins, settings_text, three_digits, t
 from hotswap.bench.report.text import (
     NOTE,
     cautions,
-    contest_grid,
     coverage,
     duel_grid,
     hindsight,
     lead_grid,
+    record_grid,
     score_grid,
     standing_grid,
     workload_grid,
@@ -54,7 +54,7 @@ def section() -> str:
     parts = [
         " ".join(coverage(results(), every())),
         *(f"**{sentence}**" for sentence in cautions(results(), every())),
-        *map(markdown, (standing_grid(every()), contest_grid(every()), lead_grid(results(), every()))),
+        *map(markdown, (standing_grid(every()), record_grid(every()), lead_grid(results(), every()))),
         *hindsight(results()),
         "### Scores",
         NOTE,

@@ -21,11 +21,11 @@ from hotswap.bench.report.comparing import Contest, Doubt, duels, leads
 from hotswap.bench.report.methods import three_digits
 from hotswap.bench.report.text import (
     contest_answer,
-    contest_grid,
     coverage,
     duel_grid,
     hindsight,
     lead_grid,
+    record_grid,
     score_grid,
     standing_grid,
 )
@@ -225,14 +225,11 @@ def test_scores_that_are_nearly_the_same_are_level() -> None:
         )
         assert Contest("autoencoder", first, second).standing == standing
         found = [replace(SCORE, method="tuned", ratio=1.0), first, second]
-        ((*_, told, doubt),) = contest_grid(found).rows
-        answer = contest_answer(found)
-        (group,) = (group for group in answer.groups if group.cases)
-        assert group.outcome == told
-        assert answer.grid is not None
-        assert answer.grid.rows[0][2] == f"{three_digits(ours)} {'=✓✕'[standing]}"
-        assert told == {1: "ahead", 0: "level", -1: "behind"}[standing]
-        assert (doubt == "") == (standing == 0)
+        (group,) = (group for group in contest_answer(found).groups if group.cases)
+        (case,) = group.cases
+        assert group.outcome == {1: "ahead", 0: "level", -1: "behind"}[standing]
+        assert (case.doubt == "") == (standing == 0)
+        assert record_grid(found).rows[0][2] == f"{three_digits(ours)} {('=', '✓?', '✕?')[standing]}"
 
 
 def without(results: dict[str, Result], *parts: str) -> dict[str, Result]:
@@ -378,7 +375,7 @@ def test_strange_results_have_a_section(name: str) -> None:
     assert "<section" in render_benchmark(section)  # JSON without NaN, or it raises
     found = scores(results)
     assert coverage(results, found)
-    grids = [grid(found) for grid in (standing_grid, contest_grid, duel_grid, score_grid)]
+    grids = [grid(found) for grid in (standing_grid, record_grid, duel_grid, score_grid)]
     assert "nan" not in str([*grids, lead_grid(results, found)])
     assert bool(grids[0].rows) == (name == "ours alone")
 

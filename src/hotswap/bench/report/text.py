@@ -11,6 +11,7 @@ from hotswap.bench.methods import FIRST, METHODS, SECOND
 from hotswap.bench.methods.tuned import REFERENCE, searched
 from hotswap.bench.plan import CHOOSING, chosen, chosen_settings, reporting_seeds, search_of, wanted
 from hotswap.bench.report.comparing import (
+    FEW,
     LEVEL,
     SURE,
     Contest,
@@ -23,7 +24,6 @@ from hotswap.bench.report.comparing import (
     leads,
     scored,
     sides,
-    standing,
     table_of,
 )
 from hotswap.bench.report.methods import (
@@ -47,12 +47,12 @@ __all__ = [
     "Lack",
     "cautions",
     "contest_answer",
-    "contest_grid",
     "coverage",
     "duel_grid",
     "gaps",
     "hindsight",
     "lead_grid",
+    "record_grid",
     "report_text",
     "score_grid",
     "standing_grid",
@@ -244,23 +244,18 @@ def record_grid(found: Sequence[Score]) -> Grid:
         for one in ours
     ]
     rows.append(("the best of the others", "", *map(_scored, every.values())))
+    doubtful = any(cell.endswith("?") for row in rows for cell in row)
     title = "Each of ours against the best of the others: ✓ ahead, = level, ✕ behind"
+    title += f"; a question mark where either has fewer than {FEW} seeds, or seeds overlap" if doubtful else ""
     heads = ("", "geometric mean", *(name.replace("_", " ") for name in every))
     return Grid(title, heads, tuple(rows) if every else ())
 
 
-def contest_grid(found: Sequence[Score]) -> Grid:
-    """By workload, the best of ours and the best of the others, the greatest lead of ours first."""
-    rows = [
-        (f"`{one.workload}`", _scored(one.ours), _scored(one.other), SIGNS[one.standing][0], one.doubt.value)
-        for one in contests(found)
-    ]
-    headings = ("workload", "best of ours", "best of the others", "ours is", "in doubt, because")
-    return Grid("The best of ours and the best of the others, by workload", headings, tuple(rows), left=5)
-
-
 def _beside(score: Score | None, best: Score) -> str:
-    return "–" if score is None else f"{three_digits(score.ratio)} {SIGNS[standing(score.ratio, best.ratio)][2]}"
+    if score is None:
+        return "–"
+    contest = Contest(score.workload, score, best)
+    return f"{three_digits(score.ratio)} {SIGNS[contest.standing][2]}{'?' if contest.doubt else ''}"
 
 
 def _scored(score: Score) -> str:
@@ -404,7 +399,7 @@ def report_text(results: Mapping[str, Result], figures: Sequence[str]) -> str:
     parts = ["# The benchmark: training without tuning", *(f"**{escaped(said)}**" for said in cautions(results, found))]
     parts += [f"**{contest_answer(found).sentence()}**", markdown(record_grid(found))] if contests(found) else []
     parts += ["## Against what people use today", escaped(" ".join(coverage(results, found)))]
-    parts += [markdown(grid) for grid in (standing_grid(found), contest_grid(found))]
+    parts.append(markdown(standing_grid(found)))
     parts += [markdown(lead_grid(results, found)), *map(escaped, hindsight(results)), markdown(duel_grid(found))]
     pictures = {name: f"![{name}]({name}.png)" for name in figures}
     if overall(found):

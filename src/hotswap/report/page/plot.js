@@ -53,7 +53,7 @@ const heads = (texts) => html("thead", null, html("tr", null, texts.map((text) =
 /** A table that scrolls within itself where the screen is narrow. */
 const scrolled = (title, table) => html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
 const OUTCOME_SIGNS = { good: "✓", part: "◐", even: "=", bad: "✕", unknown: "–" };
-const outcomeOf = (cell) => Object.keys(OUTCOME_SIGNS).find((name) => cell.endsWith(` ${OUTCOME_SIGNS[name]}`));
+const outcomeOf = (cell) => Object.keys(OUTCOME_SIGNS).find((name) => cell.replace(/\?$/, "").endsWith(` ${OUTCOME_SIGNS[name]}`));
 /** A table that came ready: its first columns, so many as `left` says, hold words, the others numbers. */
 function gridTable({ title, headings, rows, left }) {
   const cells = (tag, texts) => html("tr", null, texts.map((text, i) =>
