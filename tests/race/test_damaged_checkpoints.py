@@ -12,8 +12,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import hotswap
 from hotswap import CheckpointError
-from tests.optim.test_damaged_checkpoints import damaged, frozen
+from tests.optim.test_damaged_checkpoints import damaged, frozen, paths
 from tests.race.helpers import (
+    Sparse,
     made,
     minibatches,
     perceptron,
@@ -40,6 +41,7 @@ SETUPS: dict[str, tuple[Build, Callable[..., Any], dict[str, Any], int]] = {
     "the winner": (perceptron, three, {}, 85),
     "the winner, judged": (perceptron, three, {"judge": judge}, 88),
     "schedulers": (perceptron, two, {"schedule": lambda o: LambdaLR(o, lambda n: 1 / (1 + n))}, 30),
+    "rounds that end at once": (Sparse, three, {"total_steps": 80}, 60),
     "no average": (perceptron, two, {"average": False}, 30),
     "no end": (perceptron, two, {"total_steps": None}, 30),
 }
@@ -73,10 +75,11 @@ def tried(name: str, mutations: int) -> int:
     """How many of so many damaged checkpoints are refused."""
     chance, refused = random.Random(f"race {name}"), 0
     state = through_a_file(raced(name)[1].state_dict())
+    places = list(paths(state))
     model, race = raced(name, seed=1, most=4)
     before = everything(model, race)
     for _ in range(mutations):
-        changed, what = damaged(state, chance)
+        changed, what = damaged(state, places, chance)
         try:
             race.load_state_dict(changed)
         except CheckpointError as error:

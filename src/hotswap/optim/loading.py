@@ -108,18 +108,23 @@ def check_list(value: object, where: str, length: int | None = None) -> list[Any
 
 
 def check_tensor(
-    value: object, where: str, shape: tuple[int, ...] | None = None, *, floating: bool | None = None
+    value: object, where: str, shape: tuple[int, ...] | None = None, *, like: Tensor | None = None
 ) -> Tensor:
-    """A tensor of real numbers that are there, of a shape and of floating numbers or whole ones where that is known."""
+    """A tensor of numbers that are there, of a shape and of the kind of numbers of another tensor where that is known.
+
+    Complex numbers come back as pairs of real ones.
+    """
+    pairs = like is not None and like.is_complex()
     if not isinstance(value, Tensor):
         refuse(where, f"a tensor, not of type {type(value).__name__}")
-    if value.is_meta or value.layout is not torch.strided or value.is_quantized or value.is_complex():
-        refuse(where, "an ordinary tensor of real numbers")
+    if value.is_meta or value.layout is not torch.strided or value.is_quantized or value.is_complex() != pairs:
+        refuse(where, f"an ordinary tensor of {'complex' if pairs else 'real'} numbers")
     if shape is not None and tuple(value.shape) != shape:
         refuse(where, f"of the shape {shape}, as this model has it, not {tuple(value.shape)}")
-    if floating is not None and (value.dtype == torch.bool or value.is_floating_point() != floating):
+    floating = like is not None and like.is_floating_point()
+    if like is not None and (value.dtype == torch.bool or value.is_floating_point() != floating):
         refuse(where, f"of {'floating' if floating else 'whole'} numbers, not {value.dtype}")
-    return local(value)
+    return torch.view_as_real(local(value)) if pairs else local(value)
 
 
 # --- the base's parameter groups and state ----------------------------------------------------------------------------
@@ -258,7 +263,7 @@ def _check_like_fresh(values: Mapping[str, Any], owner: Tensor, fresh: Mapping[s
             check_number(value, here, -MOST, MOST)
             continue
         shape = None if is_lazy(owner) else tuple(owner.shape) if form is None else _shape(form, owner)
-        part = check_tensor(value, here, shape, floating=form is None or form.is_floating_point())
+        part = check_tensor(value, here, shape, like=owner if form is None else form)
         if form is not None and form.dim() == 0 and part.dtype in LOW_PRECISION:
             refuse(here, f"in float32, not {part.dtype}, in which a count of steps comes to an end")
         if not bool(part.isfinite().all()):

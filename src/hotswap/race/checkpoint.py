@@ -144,7 +144,7 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
     places = [saved["here"], saved["leader"], *saved["racing"], *(place for place, _ in saved["slots"])]
     places += [saved[name] for name in ("winner", "base") if saved[name] is not None]
     _need(all(_is_count(place) and place < len(ours) for place in places), "it names a lane that there is not")
-    _need(all(_is_count(length) and length for _, length in saved["slots"]), "a turn has no length")
+    _need(all(_is_count(length) for _, length in saved["slots"]), "a turn has no length")
     racing = saved["winner"] is None
     _need(bool(saved["racing"]) and saved["here"] in saved["racing"], "the lane in the model does not race")
     _need(not racing or not saved["begun"] or saved["slot"] < len(saved["slots"]), "its turn is not of its round")
