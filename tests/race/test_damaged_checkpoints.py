@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import hotswap
@@ -112,6 +115,84 @@ def test_what_is_whole_is_loaded(name: str) -> None:
         step(again, other, minibatches(1)[0])
         other.load_state_dict(state)
         assert frozen(other.state_dict()["race"]["model"]) == frozen(state["race"]["model"])
+
+
+class ByModel(Optimizer):
+    """It trains the weights that it finds in the model."""
+
+    def __init__(self, model: nn.Module, lr: float) -> None:
+        self.model = model
+        super().__init__(model.parameters(), {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        for p in self.model.parameters():
+            p.sub_(p.grad, alpha=self.param_groups[0]["lr"] * float(torch.rand(())))
+
+
+class Within(SGD):
+    """Its step is one of another class, with the hooks of that."""
+
+    def step(self, closure: None = None) -> None:
+        super().step(closure)
+
+
+@pytest.mark.parametrize(
+    "lane",
+    [
+        lambda model, rate: AdamW(model.parameters(), lr=torch.tensor(rate)),
+        ByModel,
+        lambda model, rate: Within(SGD(model.parameters()).param_groups, lr=rate),
+    ],
+    ids=["rate as a tensor", "weights in the model", "hooks"],
+)
+def test_a_checkpoint_is_looked_at_without_a_trace(lane: Callable[..., Optimizer]) -> None:
+    seen: list[object] = []
+
+    def raced(steps: int) -> tuple[nn.Module, hotswap.Race]:
+        model = made(perceptron, 0)
+        lanes = [lane(model, 0.1), lane(model, 0.2)]
+        race = hotswap.Race(model, lanes, total_steps=400, share=0.5)
+        for batch in minibatches(steps):
+            step(model, race, batch)
+        lanes[0].register_step_post_hook(lambda *_: seen.append(0))
+        return model, race
+
+    state = through_a_file(raced(30)[1].state_dict())
+    state["race"]["lanes"][1]["steps"] = -1
+    model, race = raced(3)
+    model(minibatches(1)[0][0]).sum().backward()
+    before = frozen([everything(model, race), torch.get_rng_state()])
+    with pytest.raises(CheckpointError, match="no number of steps"):
+        race.load_state_dict(state)
+    assert frozen([everything(model, race), torch.get_rng_state()]) == before
+    assert not seen
+
+
+def test_odd_but_whole_checkpoints_are_loaded() -> None:
+    """A judge raised an error in several steps, and losses were larger than those of most runs."""
+    heard: list[int] = []
+
+    def late(_: nn.Module) -> float:
+        heard.append(0)
+        if len(heard) < 4:
+            raise ValueError
+        return 1.0
+
+    model = made(perceptron, 0)
+    race = hotswap.Race(model, two(model), total_steps=90, share=0.5, judge=late)
+    batches = minibatches(90)
+    while len(heard) < 3:
+        race.zero_grad()
+        nn.functional.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
+        with suppress(ValueError):
+            race.step(3e38)
+    model = made(perceptron, 1)
+    other = hotswap.Race(model, two(model), total_steps=90, share=0.5, judge=late)
+    other.load_state_dict(through_a_file(race.state_dict()))
+    step(model, other, batches[1])
+    assert len(heard) > 3
+    assert other.steps == race.steps + 1
 
 
 @pytest.mark.parametrize("name", SETUPS)

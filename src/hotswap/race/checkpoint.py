@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from hotswap.errors import CheckpointError
 from hotswap.race.average import Average
 from hotswap.race.contest import Contest
-from hotswap.race.judging import ENDLESS, Plan, Round, Score
+from hotswap.race.judging import Plan, Round, Score
 from hotswap.race.lane import Lane
 from hotswap.race.processes import local
 from hotswap.race.snapshots import (
@@ -36,8 +36,8 @@ VERSION = 1
 COUNTERS = ("step", "turn_step", "round", "slot")
 """Numbers of a contest that are at least zero."""
 
-LARGEST = 1e38
-"""No number of a setting is larger: float32 has none."""
+LARGEST = torch.finfo(torch.float32).max
+"""No number of a setting, and no loss that has been read, is larger."""
 
 OF_WATCH = ("rollbacks", "risen", "kept_at")
 """The attributes of the winner's watch that a checkpoint holds."""
@@ -154,9 +154,8 @@ def _checked(saved: Any, contest: Contest) -> dict[str, Any]:
         _need(_is_count(until) and _is_count(keep) and keep and isinstance(across, bool), "its rounds are odd")
     _need(bool(rounds) or count == 1, "its plan has no rounds")
     _need(saved["round"] < len(rounds) or not racing or not saved["begun"], "its round is not of its plan")
-    length = saved["slots"][saved["slot"]][1] if racing and saved["begun"] else ENDLESS
-    _need(len(saved["values"]) <= saved["turn_step"] <= length, "it has more steps than its turn")
-    _need(_are_numbers(saved["values"]) and _are_numbers(saved["observed"]), "a loss is no number")
+    _need(len(saved["values"]) <= saved["turn_step"], "it has more losses than steps of its turn")
+    _need(all(_are_numbers(saved[name], math.inf) for name in ("values", "observed")), "a loss is no number")
     for name in ("baseline", "best"):
         _need(
             saved[name] is None or (len(saved[name]) == 2 and _are_numbers(saved[name])), f"{name} is {saved[name]!r}"
@@ -272,7 +271,7 @@ def same_kind(theirs: object, ours: object) -> bool:
         return isinstance(theirs, others if ours is None else type(ours) | None)
     if isinstance(ours, int | float):
         is_number = isinstance(theirs, int | float) and not isinstance(theirs, bool)
-        return is_number and (abs(theirs) < LARGEST or theirs == ours)  # type: ignore[arg-type]
+        return is_number and (abs(theirs) <= LARGEST or theirs == ours)  # type: ignore[arg-type]
     if isinstance(ours, tuple | list):
         if not isinstance(theirs, tuple | list) or len(theirs) != len(ours):
             return False
@@ -333,10 +332,10 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _are_numbers(values: object) -> bool:
+def _are_numbers(values: object, most: float = LARGEST) -> bool:
     if not isinstance(values, list):
         return False
-    return all(_is_count(v) or (type(v) is float and not LARGEST < abs(v) < math.inf) for v in values)
+    return all(_is_count(v) or (type(v) is float and not most < abs(v) < math.inf) for v in values)
 
 
 def _listed(lanes: Sequence[tuple[Any, ...]]) -> str:

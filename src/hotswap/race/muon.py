@@ -80,7 +80,7 @@ class Muon(Optimizer):
         _check(lr=lr, momentum=momentum, weight_decay=weight_decay, betas=betas, eps=eps)
         self.model, self.graph = model, graph
         parameters = trained(model, "Muon")
-        self._shapes: dict[Tensor, Shape | None] = {}
+        self._shape_of = shapes_of(model)
         self._works: dict[int, Work] = {}
         self._orthogonalizers: dict[int, Orthogonalizer] = {}
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "betas": tuple(betas), "eps": eps}
@@ -201,10 +201,10 @@ class Muon(Optimizer):
 
     def _shape(self, p: Tensor) -> Shape | None:
         """The matrices in a parameter; None for one that AdamW trains."""
-        if p not in self._shapes:
-            self._shapes |= shapes_of(self.model)
-            self._shapes.setdefault(p, _by_dimensions(p))  # one that the model does not list
-        return self._shapes[p]
+        if p not in self._shape_of:
+            self._shape_of |= shapes_of(self.model)
+            self._shape_of.setdefault(p, _by_dimensions(p))  # one that the model does not list
+        return self._shape_of[p]
 
 
 def trained(model: nn.Module, who: str) -> list[Tensor]:

@@ -168,33 +168,39 @@ def takes_step_without_data(optimizer: Optimizer, saved: dict[str, Any] | None =
 
     Where it does from nothing, the other answer says whether a state has the entries and the shapes that it needs.
     """
-    parameters = parameters_of(optimizer)
-    if wrapped(optimizer) or any(map(is_sharded, parameters)):
+    if wrapped(optimizer) or any(map(is_sharded, parameters_of(optimizer))):
         return False
-    blanks = {id(p): blank(p).requires_grad_() for p in parameters}
-    for p in blanks.values():
-        p.grad = torch.empty_like(p)
-    own = type(optimizer).__getstate__ is not Optimizer.__getstate__
-    kept: dict[str, Any] = {**vars(optimizer), **(optimizer.__getstate__() if own else {})}
-    made: Any = object.__new__(type(optimizer))
     try:
-        others = {id(one): one for one in kept.values() if isinstance(one, torch.nn.Module)}
-        rest = {name: value for name, value in kept.items() if name not in {*TORCHS, "step"}}
-        vars(made).update({name: kept[name] for name in TORCHS & kept.keys()} | deepcopy(rest, blanks | others))
-        made.state = defaultdict(dict)
-        made.param_groups = [
-            {**group, "params": [blanks[id(p)] for p in group["params"]]} for group in optimizer.param_groups
-        ]
+        made = _copy_without_data(optimizer)
         if saved is not None:
             restore_optimizer(made, _without_data(saved))
         for group in made.param_groups:
             group.update({name: value for name, value in ON_ANY_DEVICE.items() if name in group})
         step: Any = type(made).step
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng([]):
             getattr(step, "__wrapped__", step)(made)  # without hooks
     except Exception:  # whatever an optimizer does with a state that is not its own, or with tensors without data
         return False
     return True
+
+
+def _copy_without_data(optimizer: Optimizer) -> Any:
+    """A copy of an optimizer before its first step, which shares nothing with it that a step could change.
+
+    It has no hooks, and none of the modules and functions that the optimizer knows: a step might train them.
+    """
+    own = type(optimizer).__getstate__ is not Optimizer.__getstate__
+    kept: dict[str, Any] = {**vars(optimizer), **(optimizer.__getstate__() if own else {})}
+    blanks: dict[int, Any] = {}
+    copied(_attributes(optimizer), lambda tensor, _: blanks.setdefault(id(tensor), _without_data(tensor)))
+    for p in parameters_of(optimizer):
+        blanks[id(p)] = blank(p).requires_grad_()
+        blanks[id(p)].grad = torch.empty_like(blanks[id(p)])
+    hooks = {name: type(value)() for name, value in kept.items() if name in TORCHS and name.endswith("_hooks")}
+    rest = {name: value for name, value in kept.items() if name not in {*hooks, "state"} and not callable(value)}
+    made: Any = object.__new__(type(optimizer))
+    vars(made).update({**hooks, **deepcopy(rest, blanks), "state": defaultdict(dict)})
+    return made
 
 
 def _without_data(saved: Any) -> Any:
