@@ -9,19 +9,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hotswap.optim.closures import Unwrapped
+from hotswap.optim.closures import Closure
 
 __all__ = ["unwrap"]
 
 
-def unwrap(closure: partial[Any]) -> Unwrapped:
+def unwrap(closure: partial[Any]) -> tuple[Closure | None, Closure]:
     """The user's closure, and Lightning's hooks and clipping alone.
 
     Lightning also wraps a closure that does nothing, where the user has passed none.
     """
     *bound, inner = closure.args
     none = getattr(inner, "__name__", "") == "do_nothing_closure"
-    return Unwrapped(None if none else inner, partial(closure.func, *bound, _nothing))
+    return None if none else inner, partial(closure.func, *bound, _nothing)
 
 
 def _nothing() -> None:

@@ -23,7 +23,6 @@ __all__ = [
     "GradientPass",
     "LossReader",
     "Request",
-    "Unwrapped",
     "WithBackward",
     "as_trial",
     "backward_of",
@@ -39,10 +38,9 @@ __all__ = [
 Closure = Callable[[], object]
 """Returns a loss, or a pair of a loss and anything."""
 
-CLOSURE_ADAPTERS: dict[str, str] = {"_wrap_closure": "hotswap.integrations.lightning_closures"}
-"""Modules by the name of the function to which a framework binds closures with `functools.partial`. A module's function
-`unwrap` takes such a closure apart. The module is imported when the framework is met: users need not import it, and
-nobody else pays for it."""
+LIGHTNINGS, ADAPTER = "_wrap_closure", "hotswap.integrations.lightning_closures"
+"""Lightning binds closures to a function of this name, with `functools.partial`; the module's function `unwrap` takes
+such a closure apart. It is imported when one is met: users need not import it, and nobody else pays for it."""
 
 _in_trial: ContextVar[bool] = ContextVar("hotswap_in_trial", default=False)
 
@@ -80,13 +78,6 @@ class WithBackward(ABC):
 
 
 # --- the arguments of a step ------------------------------------------------------------------------------------------
-
-
-class Unwrapped(NamedTuple):
-    """The user's closure, and the work that a framework does when its gradients are there."""
-
-    closure: Closure | None
-    after_backward: Callable[[], object] | None = None
 
 
 class Request(NamedTuple):
@@ -129,16 +120,16 @@ def request_of(
                 f"step({name}=...) must be a function that computes the loss, but it is of type "
                 f"{type(function).__name__}; write optimizer.step(lambda: loss_fn(model(x), y))."
             )
-    found = Unwrapped(closure)  # type: ignore[arg-type]  # it was checked
-    if isinstance(closure, partial) and (adapter := CLOSURE_ADAPTERS.get(getattr(closure.func, "__name__", ""))):
-        found = import_module(adapter).unwrap(closure)
-    if found.closure is None:
-        if found.after_backward is not None:
+    after_backward = None
+    if isinstance(closure, partial) and getattr(closure.func, "__name__", "") == LIGHTNINGS:
+        closure, after_backward = import_module(ADAPTER).unwrap(closure)
+    if closure is None:
+        if after_backward is not None:
             with torch.enable_grad():
-                found.after_backward()
+                after_backward()
         if trial_closure is None and search_with is not None:
             trial_closure, loss = search_with
-    return Request(found.closure, trial_closure, loss, found.after_backward)  # type: ignore[arg-type]
+    return Request(closure, trial_closure, loss, after_backward)  # type: ignore[arg-type]  # they were checked
 
 
 # --- the gradient pass ------------------------------------------------------------------------------------------------
