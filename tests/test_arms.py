@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hotswap import Arms, SettingError, log_grid
@@ -29,6 +30,7 @@ def test_the_default_grid_is_a_quarter_of_a_decade_apart() -> None:
         ({"high": 0.5, "low": 0.5, "count": 1}, (0.5,)),
         ({"high": 2.0, "low": 1.0, "count": 1}, (2.0,)),
         ({"high": 2.0, "low": 1.0, "count": 2}, (2.0, 1.0)),
+        ({"high": np.float32(1), "low": np.float64(0.5), "count": 2}, (1.0, 0.5)),
     ],
 )
 def test_small_grids(arguments: dict[str, Any], expected: tuple[float, ...]) -> None:

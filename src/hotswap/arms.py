@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Real
+from typing import Any
 
 from hotswap.errors import SettingError
 
@@ -32,8 +34,9 @@ def log_grid(high: float = 1e2, low: float = 1e-6, count: int = 33) -> tuple[flo
     call = f"log_grid(high={high!r}, low={low!r}, count={count!r})"
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ARMS:
         raise SettingError(f"{call}: count must be a whole number of at least 1, and of at most {MOST_ARMS:,}.")
-    for name, bound in (("high", high), ("low", low)):
-        if not (isinstance(bound, int | float) and math.isfinite(bound) and bound > 0):
+    bounds: dict[str, Any] = {"high": high, "low": low}
+    for name, bound in bounds.items():
+        if not (isinstance(bound, Real) and math.isfinite(bound) and bound > 0):
             raise SettingError(f"{call}: {name} must be a positive, finite rate.")
     if high < low:
         raise SettingError(f"{call}: the bounds are reversed; high must not be smaller than low.")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -70,6 +71,12 @@ def test_construction(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message) as caught:
         HotSwapSGD(**({"params": NET.parameters()} | arguments))
     assert str(caught.value).isprintable()
+
+
+def test_limits_and_rates_may_be_numbers_of_numpy_and_torch() -> None:
+    for limit in (np.float32(0.5), torch.tensor(0.5)):
+        assert len(HotSwapSGD(NET, np.array([1.0, 0.1]), clip_norm=limit).arms) == 2
+        HotSwapSGD(NET, torch.tensor([1.0, 0.1]), clip_value=limit)
 
 
 ARMS: list[tuple[type[torch.optim.Optimizer], dict[str, Any], str]] = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,8 +59,9 @@ class Clipping:
     """Shortens the gradient, once, before the search walks along it: to a norm, or each number to a value."""
 
     def __init__(self, norm: float | None = None, value: float | None = None) -> None:
-        for name, limit in (("clip_norm", norm), ("clip_value", value)):
-            if limit is not None and not (isinstance(limit, int | float) and math.isfinite(limit) and limit > 0):
+        limits: dict[str, Any] = {"clip_norm": norm, "clip_value": value}
+        for name, limit in limits.items():
+            if limit is not None and not (isinstance(limit, Real | Tensor) and math.isfinite(limit) and limit > 0):
                 raise SettingError(f"HotSwap({name}={limit!r}): {name} must be positive and finite, or None.")
         if norm is not None and value is not None:
             raise SettingError("HotSwap(clip_norm=..., clip_value=...): choose one of them.")
