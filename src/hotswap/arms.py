@@ -36,7 +36,7 @@ def log_grid(high: float = 1e2, low: float = 1e-6, count: int = 33) -> tuple[flo
         raise SettingError(f"{call}: count must be a whole number of at least 1, and of at most {MOST_ARMS:,}.")
     bounds: dict[str, Any] = {"high": high, "low": low}
     for name, bound in bounds.items():
-        if not (isinstance(bound, Real) and math.isfinite(bound) and bound > 0):
+        if not (isinstance(bound, Real) and 0 < float(bound) < math.inf):
             raise SettingError(f"{call}: {name} must be a positive, finite rate.")
     if high < low:
         raise SettingError(f"{call}: the bounds are reversed; high must not be smaller than low.")

@@ -61,7 +61,7 @@ class Clipping:
     def __init__(self, norm: float | None = None, value: float | None = None) -> None:
         limits: dict[str, Any] = {"clip_norm": norm, "clip_value": value}
         for name, limit in limits.items():
-            if limit is not None and not (isinstance(limit, Real | Tensor) and math.isfinite(limit) and limit > 0):
+            if limit is not None and not (isinstance(limit, Real | Tensor) and 0 < float(limit) < math.inf):
                 raise SettingError(f"HotSwap({name}={limit!r}): {name} must be positive and finite, or None.")
         if norm is not None and value is not None:
             raise SettingError("HotSwap(clip_norm=..., clip_value=...): choose one of them.")
