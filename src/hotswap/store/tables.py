@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import StudyError
-from hotswap.names import NAMED, check_named
+from hotswap.names import NAMED, check_named, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,4 +150,4 @@ _AS: dict[str, Callable[[Any], Any]] = {"str": str, "int64": _whole, "float64": 
 
 def unreadable(path: Path, why: object) -> StudyError:
     """In one line, whatever a library said."""
-    return StudyError(f"{path} cannot be read ({' '.join(str(why).split())}).")
+    return StudyError(f"{path} cannot be read ({one_line(str(why))}).")
