@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+import hotswap
 from hotswap import HotSwap, HotSwapWarning, NoSearch
 from hotswap.optim.moves import step_of_base
 from tests.optim.helpers import batches, loss_of, model
@@ -86,3 +87,43 @@ def test_a_step_that_somebody_has_replaced_is_called() -> None:
     Own.step = patched  # type: ignore[method-assign, assignment]
     step_of_base(other)
     assert calls == ["of the object", "of the class"]
+
+
+class Counting(torch.optim.Optimizer):
+    """Shorter steps each time; it counts them in attributes of its own, and not in its state."""
+
+    def __init__(self, params: Any, lr: float = 1.0) -> None:
+        super().__init__(params, {"lr": lr})
+        self.steps, self.seen, self.latest = 0, {"steps": 0}, [0]
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        self.steps += 1
+        self.seen["steps"] += 1
+        self.latest[0] += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(group["lr"] * p.grad / (self.steps * self.seen["steps"] * self.latest[0]))
+
+
+def test_a_base_that_counts_its_steps_in_attributes_counts_each_step_once() -> None:
+    net = model()
+    optimizer = HotSwap(Counting(net.parameters()), {"lr": [1.0, 0.3, 0.1]}, module=net)
+    for number, batch in enumerate(batches(4), 1):
+        optimizer.step(loss_of(net, batch))
+        assert len(optimizer.last_step.trials) >= 1
+        base: Any = optimizer.base
+        assert (base.steps, base.seen["steps"], base.latest) == (number, number, [number])
+
+
+def test_lanes_that_count_their_steps_in_attributes_keep_their_own() -> None:
+    net = model()
+    race = hotswap.Race(net, [Counting(net.parameters(), lr) for lr in (0.1, 0.01)], total_steps=400, share=0.5)
+    for batch in [*batches(10)] * 6:
+        loss = loss_of(net, batch)()
+        loss.backward()
+        race.step(loss)
+        race.zero_grad()
+        for lane in race._contest.lanes:
+            base: Any = lane.optimizer
+            assert (base.steps, base.seen["steps"], base.latest) == (lane.steps, lane.steps, [lane.steps])

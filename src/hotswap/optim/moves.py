@@ -557,7 +557,7 @@ class Exact(Move):
     _state: Mapping[Any, Any] = {}
     _groups: tuple[ParamGroup, ...] = ()
     _attributes: Mapping[str, Any] = {}
-    """Numbers and tensors that are attributes of the base itself: some count their steps there."""
+    """Numbers, and containers of numbers, that are attributes of the base itself: some count their steps there."""
     _advanced: bool = False
 
     def prepare(self) -> None:
@@ -567,7 +567,7 @@ class Exact(Move):
         self._state = {key: _copied(entry) for key, entry in self.base.state.items()}
         groups = self.base.param_groups
         self._groups = tuple(_copied({k: v for k, v in group.items() if k != "params"}) for group in groups)
-        numbers = {name: value for name, value in vars(self.base).items() if isinstance(value, int | float | Tensor)}
+        numbers = {name: value for name, value in vars(self.base).items() if _counts(value)}
         self._attributes = _copied(numbers)
         self._advanced = False
 
@@ -614,6 +614,13 @@ class Exact(Move):
         """See `Move.forget`."""
         super().forget()
         self._state, self._groups, self._attributes, self._advanced = {}, (), {}, False
+
+
+def _counts(value: Any) -> bool:
+    """Whether an attribute of a base can be a count of its own: a number, or a container of numbers alone."""
+    if type(value) in (dict, list, tuple):  # torch's own are of other types, or have parameters
+        return all(map(_counts, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float | Tensor) and not isinstance(value, torch.nn.Parameter)
 
 
 def _copied(entry: Any) -> Any:
