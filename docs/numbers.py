@@ -34,6 +34,7 @@ from extracts import commands, notebook, source  # noqa: E402
 from measured import BLOCKS as MEASURED  # noqa: E402
 from measured import figures as figures_of_paper  # noqa: E402
 from precision import BLOCKS as PRECISION  # noqa: E402
+from programs import BLOCKS as PROGRAMS  # noqa: E402
 from races import BLOCKS as RACES  # noqa: E402
 from scale import BLOCKS as SCALE  # noqa: E402
 from tuning_free import BLOCKS as TUNING_FREE  # noqa: E402
@@ -48,6 +49,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **MEASURED,
     **BENCHMARKED,
     **PRECISION,
+    **PROGRAMS,
     **RACES,
     **BEYOND,
     **SCALE,
