@@ -69,7 +69,8 @@ def copied(program: Program, sources: Path, into: Path) -> None:
     place = sources / program.source.replace("/", "+")
     for git in (place, place / "repo", place / ".git"):
         if (git / "HEAD").is_file():
-            command = ["git", f"--git-dir={git}", "archive", COMMITS[program.source], program.folder]
+            files = f"{program.folder}/*{Path(program.script).suffix}".removeprefix("./")  # some repositories have data
+            command = ["git", f"--git-dir={git}", "archive", COMMITS[program.source], files]
             packed = subprocess.run(command, capture_output=True, check=True).stdout
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 archive.extractall(into, filter="data")

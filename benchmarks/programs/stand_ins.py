@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from hotswap.bench.workloads.text import sources
 from hotswap.data import load
@@ -84,3 +84,36 @@ class CartPole:
         self.steps += 1
         fallen = abs(self.state[0]) > 2.4 or abs(self.state[2]) > math.radians(12)
         return np.array(self.state, dtype=np.float32), 1.0, fallen, self.steps >= 500, {}
+
+
+class Pictures(Dataset[dict[str, Tensor]]):
+    """Images of MNIST, with what scripts of Transformers ask of a data set."""
+
+    column_names = ("image",)
+
+    def __init__(self, count: int, *, train: bool) -> None:
+        self.images = mnist(count, train=train, mean=0.5, std=0.5).tensors[0]
+
+    def set_transform(self, transform: object) -> None:
+        """Leave the images as they are."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"pixel_values": self.images[index]}
+
+
+def fetch_mnist(*_: object, **__: object) -> SimpleNamespace:
+    """In the place of scikit-learn's `fetch_openml`: images as rows of pixels up to 255, and digits."""
+    images, labels = mnist(20_000).tensors
+    return SimpleNamespace(data=(255 * images.flatten(1)).numpy(), target=labels.numpy())
+
+
+def moons(count: int) -> TensorDataset:
+    """Points on two half circles, with a little noise."""
+    numbers = torch.Generator().manual_seed(42)
+    angle, noise = math.pi * torch.rand(count, generator=numbers), 0.03 * torch.randn(count, 2, generator=numbers)
+    upper = torch.stack([angle.cos(), angle.sin()], 1)
+    points = torch.where((torch.arange(count) % 2 == 0)[:, None], upper, torch.tensor([1.0, 0.5]) - upper) + noise
+    return TensorDataset((points + 0.3) * torch.tensor([2.0, 3.0]) - 1)

@@ -53,7 +53,7 @@ def _line(program: Program, runs: Iterable[Row]) -> tuple[str, ...]:
     found = {name: [r for r in runs if (r["program"], r["optimizer"]) == (program.name, name)] for name in OPTIMIZERS}
     ends = {name: median(r["number"] for r in some) for name, some in found.items() if some}
     best = (max if program.higher else min)(ends.values(), default=None)
-    cells = (f"**{_short(ends[n])}**" if ends.get(n) == best else _short(ends.get(n)) for n in OPTIMIZERS)
+    cells = (f"**{_short(ends[n])}**" if n in ends and ends[n] == best else _short(ends.get(n)) for n in OPTIMIZERS)
     column = "processor_seconds" if any(r["device"].startswith("CPU") for r in runs) else "seconds"
     times = (median(r[column] for r in found[n]) if found[n] else None for n in ("own", "race"))
     shown = " / ".join("–" if time is None else f"{time:.0f}" for time in times)
