@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hotswap import extensions
+from hotswap import extensions, work
 from hotswap.bench.methods import METHODS
 from hotswap.bench.runs import Result, State
 from hotswap.bench.store import BenchStore
@@ -21,7 +22,7 @@ from hotswap.bench.workloads import WORKLOADS
 from hotswap.cli import app
 from hotswap.cli.bench import SizeName, suitable
 from hotswap.errors import HotSwapError, StudyError
-from hotswap.work import Here
+from hotswap.work import Here, Setting
 from tests.bench.helpers import Pretending, made
 from tests.bench.test_report import whole
 from tests.children import PATIENCE, child, hotswap_command
@@ -137,10 +138,18 @@ def done(result: Result) -> Future[Result]:
         ("failed", "All of it has ended: 5 failed (--retry-failed tries them again). Next"),
         ("missing", "Not everything has ended: 5 missing (the same command tries them again). See"),
         ("diverged", "All of it has ended: 5 diverged. Next"),
+        ("killed", "Not everything has ended: 5 killed (the same command tries them again). See"),
     ],
 )
 def test_what_became_of_runs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: State, told: str) -> None:
+    """And a process whose run was killed trains no other one: its GPU may have failed."""
     pretending = Pretending(lambda _: state)
+
+    def here(setting: Setting, jobs: int, is_spent: Callable[[Result], bool]) -> Here:
+        assert is_spent(made(W, "adamw", state=state)) == (state == "killed")
+        return Here(setting, jobs, is_spent)
+
+    monkeypatch.setattr(work, "Here", here)
     monkeypatch.setattr(Here, "submit", lambda _, run: done(pretending(None, run, None, lambda *_: None)))
     assert told in invoke(*RUN, str(tmp_path))
 

@@ -61,13 +61,13 @@ def go_on(source: Path, target: Path) -> None:
 
 
 def test_the_next_hundred_steps_are_the_same(tmp_path: Path) -> None:
-    stopped, whole = Run(), Run()
     stopped = Run()
     stopped.train(50)
     torch.save(stopped.state(), tmp_path / "half.pt")
     other = FORKED.Process(target=go_on, args=(tmp_path / "half.pt", tmp_path / "resumed.pt"))
     other.start()
     other.join()
+    assert other.exitcode == 0
     resumed = torch.load(tmp_path / "resumed.pt", weights_only=True)
     whole = Run()
     whole.train(50)
