@@ -109,11 +109,13 @@ class Counting(torch.optim.Optimizer):
 def test_a_base_that_counts_its_steps_in_attributes_counts_each_step_once() -> None:
     net = model()
     optimizer = HotSwap(Counting(net.parameters()), {"lr": [1.0, 0.3, 0.1]}, module=net)
+    seen, latest = optimizer.base.seen, optimizer.base.latest  # somebody else reads these
     for number, batch in enumerate(batches(4), 1):
         optimizer.step(loss_of(net, batch))
         assert len(optimizer.last_step.trials) >= 1
         base: Any = optimizer.base
         assert (base.steps, base.seen["steps"], base.latest) == (number, number, [number])
+        assert (seen, latest) == (base.seen, base.latest)
 
 
 def test_lanes_that_count_their_steps_in_attributes_keep_their_own() -> None:

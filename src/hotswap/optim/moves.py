@@ -601,7 +601,8 @@ class Exact(Move):
             self.base.state.update({key: _copied(entry) for key, entry in self._state.items()})
             for group, saved in zip(self.base.param_groups, self._groups, strict=True):
                 _restore(group, saved)  # some optimizers count their steps in the group
-            vars(self.base).update(_copied(self._attributes))
+            own = vars(self.base)
+            own.update({name: _in_place(own.get(name), value) for name, value in _copied(self._attributes).items()})
             self._advanced = False
 
     def commit(self, arm: int | None) -> None:
@@ -628,6 +629,16 @@ def _copied(entry: Any) -> Any:
     if isinstance(entry, Tensor):
         return entry.detach().clone()
     return {name: _copied(value) for name, value in entry.items()} if isinstance(entry, dict) else deepcopy(entry)
+
+
+def _in_place(there: Any, saved: Any) -> Any:
+    """A saved value; where that is a container, in the one that is there: others may hold a reference to it."""
+    if type(there) is not type(saved) or not isinstance(saved, dict | list):
+        return saved
+    there.clear()
+    fill = there.update if isinstance(there, dict) else there.extend
+    fill(saved)
+    return there
 
 
 def _restore(group: ParamGroup, saved: ParamGroup) -> None:
