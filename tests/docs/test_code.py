@@ -19,8 +19,9 @@ NOTEBOOK = ROOT / "examples" / "start.ipynb"
 COMMAND = re.compile(r"(?<!`)`(hotswap [^`\n]*)`(?!`)")
 
 RUN_PAGES = """
-import json, sys
+import json, sys, torch
 for page, blocks in json.load(sys.stdin).items():
+    torch.manual_seed(0)
     names = {"__name__": page}
     for number, text in enumerate(blocks, start=1):
         exec(compile(text, f"{page}, block {number}", "exec"), names)
