@@ -36,6 +36,10 @@ def judge(model: nn.Module) -> float:
     return float(next(model.parameters()).norm())
 
 
+def of_tensors(model: nn.Module) -> list[Optimizer]:
+    return [AdamW(model.parameters(), lr=torch.tensor(rate)) for rate in (0.01, 0.003)]
+
+
 SETUPS: dict[str, tuple[Build, Callable[..., Any], dict[str, Any], int]] = {
     "before the first step": (perceptron, three, {}, 0),
     "in a turn": (perceptron, three, {}, 30),
@@ -46,6 +50,7 @@ SETUPS: dict[str, tuple[Build, Callable[..., Any], dict[str, Any], int]] = {
     "schedulers": (perceptron, two, {"schedule": lambda o: LambdaLR(o, lambda n: 1 / (1 + n))}, 30),
     "rounds that end at once": (Sparse, three, {"total_steps": 80}, 60),
     "no average": (perceptron, two, {"average": False}, 30),
+    "rates as tensors": (perceptron, of_tensors, {}, 30),
     "no end": (perceptron, two, {"total_steps": None}, 30),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, nn, strided
 from torch.nn.parameter import is_lazy
 from torch.optim import LBFGS, Optimizer
 
@@ -221,6 +221,12 @@ def opened(state_dict: Any, groups: Sequence[dict[str, Any]]) -> tuple[Any, list
         )
     for group, mine in zip(saved, groups, strict=True):
         for name, value in group.items():
-            if name != "params" and not same_kind(value, mine.get(name, 1.0)):
+            if name != "params" and not same_kind(_number(value), _number(mine.get(name, 1.0))):
                 raise CheckpointError(f"The race's checkpoint is damaged: {name!r} is {shorten(repr(value), 100)}.")
     return state_dict[KEY], [dict(group) for group in saved]
+
+
+def _number(value: Any) -> Any:
+    """The number in a tensor that has only one: a race sets rates as plain numbers. Other values stay as they are."""
+    one = isinstance(value, Tensor) and value.numel() == 1 and value.layout is strided and not value.is_meta
+    return value.item() if one else value
