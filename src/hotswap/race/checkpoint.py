@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from textwrap import shorten
 from typing import Any
 
@@ -183,9 +184,10 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
         saved["dropped_at"] is None or _is_count(saved["dropped_at"]), f"{name} was dropped at {saved['dropped_at']!r}"
     )
     _need(isinstance(saved["dropped"], str), f"{name} was dropped for no reason")
-    if needed or here:
-        _need((lane.scheduler is None) == (saved["scheduler"] is None), f"{name} has another kind of schedule")
     parked = saved["parked"]
+    for part in (saved, parked):
+        if part is not None and (needed or here or part["scheduler"] is not None):
+            _check_scheduler(part["scheduler"], lane)
     _need(parked is not None or not needed, f"{name} has nothing to go on with")
     if here:
         _check_optimizer(saved["now"], name, lane.optimizer)
@@ -196,6 +198,19 @@ def _check_lane(saved: Mapping[str, Any], lane: Lane, contest: Contest, *, here:
             _check_model(parked["model"], contest, name)
         _check_optimizer(parked["optimizer"], name, lane.optimizer)
         _check_average(parked["average"], lane, contest)
+
+
+def _check_scheduler(saved: Any, lane: Lane) -> None:
+    scheduler, what = lane.scheduler, f"the schedule of {lane.name} is of another kind"
+    _need((scheduler is None) == (saved is None), f"{lane.name} has another kind of schedule")
+    if scheduler is None:
+        return
+    mine = scheduler.state_dict()
+    _need(set(saved) == set(mine), what)
+    _need(all(same_kind(saved[key], value) for key, value in mine.items()), what)
+    made = object.__new__(type(scheduler))
+    vars(made).update({**vars(scheduler), "lr_lambdas": copy(vars(scheduler).get("lr_lambdas"))})
+    made.load_state_dict(dict(saved))  # of a copy, so that whatever it raises changes nothing
 
 
 def _check_model(saved: Mapping[str, Any], contest: Contest, where: str) -> None:
