@@ -28,7 +28,7 @@ browser: ## Debian's Chromium, in which the page is tested, where it may be inst
 test: $(READY) browser ## run every test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # the tests of a file share what they set up
 
-soak: $(READY) ## studies on a cluster whose nodes are killed twenty times
+soak: $(READY) ## what takes many minutes: damaged files, Ctrl-C at every line, kills, a cluster whose nodes are killed
 	@$(BIN)/python -m pytest -m soak
 
 docs: $(READY) ## build the documentation into site/, with the numbers of results/ in it
