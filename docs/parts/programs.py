@@ -52,7 +52,7 @@ def results(device: str) -> str:
 def _line(program: Program, runs: Iterable[Row]) -> tuple[str, ...]:
     found = {name: [r for r in runs if (r["program"], r["optimizer"]) == (program.name, name)] for name in OPTIMIZERS}
     ends = {name: median(r["number"] for r in some) for name, some in found.items() if some}
-    best = (max if program.higher else min)(ends.values(), default=None)
+    best = (max if program.higher else min)(ends.values()) if len(ends) == len(OPTIMIZERS) else None
     cells = (f"**{_short(ends[n])}**" if n in ends and ends[n] == best else _short(ends.get(n)) for n in OPTIMIZERS)
     column = "processor_seconds" if any(r["device"].startswith("CPU") for r in runs) else "seconds"
     times = (median(r[column] for r in found[n]) if found[n] else None for n in ("own", "race"))
@@ -72,8 +72,13 @@ def _partial(runs: Iterable[Row]) -> str:
         seeds[r["program"], r["optimizer"]] += 1
     every = len(PROGRAMS) * len(OPTIMIZERS)
     if len(seeds) < every:
-        return f"**Partial results:** {len(seeds)} of {every} cells have been run; the others show –."
-    return f"Medians over {min(seeds.values())} or more seeds."
+        return f"**Partial results:** {len(seeds)} of {every} cells have been run; the others show –. {_seeds(seeds)}"
+    return _seeds(seeds)
+
+
+def _seeds(counts: Mapping[Any, int]) -> str:
+    most, least = max(counts.values(), default=0), min(counts.values(), default=0)
+    return "One seed." if most == 1 else f"Medians over {most if most == least else f'{least} to {most}'} seeds."
 
 
 def _origin(runs: Iterable[Row]) -> str:

@@ -116,6 +116,21 @@ def test_a_rate_that_the_user_writes_replaces_the_schedule() -> None:
     assert [rate for *_, rate in used[5:]] == pytest.approx([0.25] * 5)
 
 
+def test_a_program_that_writes_rates_into_the_default_lanes_is_told_once_that_they_scale() -> None:
+    model = made(perceptron)
+    race = hotswap.Race(model, total_steps=400)
+    first = race.current.optimizer
+    for number, batch in enumerate(minibatches(3)):
+        for group in race.param_groups:
+            group["lr"] = 1e-3 * (number + 1)
+        if number:
+            step(model, race, batch)  # a second warning would be an error
+        else:
+            with pytest.warns(UserWarning, match=r"rate 0\.001 into .* of all lanes by 0\.1,"):
+                step(model, race, batch)
+    assert first.param_groups[0]["lr"] == pytest.approx(3e-3)
+
+
 def test_a_scheduler_reaches_every_group_of_every_lane() -> None:
     model = made(perceptron)
     weights, biases = [p for p in model.parameters() if p.ndim > 1], [p for p in model.parameters() if p.ndim < 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.optim.swa_utils import SWALR
 from hotswap.errors import UnsupportedError
 from hotswap.race.lane import Lane
 
-__all__ = ["base_of", "momentum_of", "refuse_momentum", "scale_of"]
+__all__ = ["base_of", "momentum_of", "refuse_momentum", "scale_of", "warn_of_rate"]
 
 EACH_LANE = "Race(schedule=function), which makes a scheduler for each lane"
 
@@ -103,3 +104,14 @@ def scale_of(groups: Sequence[dict[str, Any]], base: Lane) -> float:
             "and lanes have groups of their own; multiply all with the same one."
         )
     return found[0] if found else 1.0
+
+
+def warn_of_rate(rate: float, scale: float) -> None:
+    """Tell a program that writes rates, without a scheduler, into a race whose default lanes have their own ones."""
+    warnings.warn(
+        f"The program writes the rate {rate:g} into the race's param_groups, so the race multiplies the rates of all "
+        f"lanes by {scale:.2g}, as a scheduler would. If the rate is meant for your own optimizer, remove the lines "
+        "that write it, or race your optimizer beside the default lanes: Race(model, optimizer).",
+        UserWarning,
+        stacklevel=5,
+    )

@@ -18,7 +18,7 @@ from hotswap.errors import ClosureError, LossError, SettingError, UnsupportedErr
 from hotswap.race import checkpoint
 from hotswap.race.contest import Contest
 from hotswap.race.distributed import entries, is_distributed, rebuilt
-from hotswap.race.following import base_of, momentum_of, refuse_momentum, scale_of
+from hotswap.race.following import base_of, momentum_of, refuse_momentum, scale_of, warn_of_rate
 from hotswap.race.interrupts import Uninterrupted
 from hotswap.race.judging import Plan, plan
 from hotswap.race.lane import Lane, Seat, scheduled
@@ -100,7 +100,7 @@ class Race(Optimizer):
             {**{key: value for key, value in group.items() if key != "initial_lr"}, "params": list(group["params"])}
             for group in racing[0].optimizer.param_groups
         ]
-        self.share, self._judged = share, judge is not None
+        self.share, self._judged, self._chosen = share, judge is not None, optimizers is not None
         if callable(schedule):
             for lane in racing:
                 scheduled(lane, schedule)
@@ -356,7 +356,10 @@ class Race(Optimizer):
                 return
         refuse_momentum(groups, self._momentum)
         base = contest.base or base_of(groups, self._shown, contest.lanes[0], contest.here)
-        contest.scale, contest.base, contest.scheduled = scale_of(groups, base), base, False
+        scale = scale_of(groups, base)
+        if contest.base is None and "initial_lr" not in groups[0] and not self._chosen:
+            warn_of_rate(groups[0]["lr"], scale)
+        contest.scale, contest.base, contest.scheduled = scale, base, False
 
     def _show_rates(self) -> None:
         here = self._contest.here.optimizer.param_groups
