@@ -108,7 +108,9 @@ PROGRAMS = {
             source="pytorch/examples",
             folder="dcgan",
             script="main.py",
-            arguments="--dataset mnist --dataroot . --manualSeed {seed} --niter 7 --batchSize 32 --ngf 8 --ndf 8 --workers 0",
+            arguments=(
+                "--dataset mnist --dataroot . --manualSeed {seed} --niter 7 --batchSize 32 --ngf 8 --ndf 8 --workers 0"
+            ),
             cpu="",
             cuda="--accel",
             number=r"distance (\S+)",
