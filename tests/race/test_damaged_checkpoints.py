@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
 import hotswap
@@ -172,6 +173,37 @@ def test_a_checkpoint_is_looked_at_without_a_trace(lane: Callable[..., Optimizer
         race.load_state_dict(state)
     assert frozen([everything(model, race), torch.get_rng_state()]) == before
     assert not seen
+
+
+SCHEDULES: dict[str, Callable[[Optimizer], Any]] = {
+    "sequential": lambda o: schedulers.SequentialLR(
+        o, [schedulers.LinearLR(o, 0.1, total_iters=5), schedulers.CosineAnnealingLR(o, 90)], [5]
+    ),
+    "chained": lambda o: schedulers.ChainedScheduler([schedulers.LinearLR(o, 0.1), schedulers.ExponentialLR(o, 0.99)]),
+    "milestones": lambda o: schedulers.MultiStepLR(o, [5, 20]),
+    "cyclic": lambda o: schedulers.CyclicLR(o, 0.01, 0.1, cycle_momentum=False),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_of_lanes_are_looked_at_without_a_trace_and_loaded(name: str) -> None:
+    def scheduled(steps: int) -> tuple[nn.Module, hotswap.Race]:
+        model = made(perceptron, 0)
+        race = hotswap.Race(model, two(model), total_steps=200, share=0.5, schedule=SCHEDULES[name])
+        for batch in minibatches(steps):
+            step(model, race, batch)
+        return model, race
+
+    state = through_a_file(scheduled(30)[1].state_dict())
+    model, race = scheduled(3)
+    before = everything(model, race)
+    damaged_ = {**state["race"], "lanes": [state["race"]["lanes"][0], {**state["race"]["lanes"][1], "steps": -1}]}
+    with pytest.raises(CheckpointError, match="no number of steps"):
+        race.load_state_dict({**state, "race": damaged_})
+    assert everything(model, race) == before
+    race.load_state_dict(state)
+    assert race.steps == 30
+    step(model, race, minibatches(1)[0])
 
 
 def test_odd_but_whole_checkpoints_are_loaded() -> None:

@@ -208,9 +208,18 @@ def _check_scheduler(saved: Any, lane: Lane) -> None:
     mine = scheduler.state_dict()
     _need(set(saved) == set(mine), what)
     _need(all(same_kind(saved[key], value) for key, value in mine.items()), what)
+    _copy_of(scheduler).load_state_dict(copied(dict(saved), lambda tensor, _: tensor))  # whatever it raises or writes
+
+
+def _copy_of(scheduler: Any) -> Any:
+    """A scheduler of the same optimizer, whose state can be loaded without a trace in the scheduler."""
     made = object.__new__(type(scheduler))
-    vars(made).update({**vars(scheduler), "lr_lambdas": copy(vars(scheduler).get("lr_lambdas"))})
-    made.load_state_dict(dict(saved))  # of a copy, so that whatever it raises changes nothing
+    vars(made).update(vars(scheduler))
+    if "lr_lambdas" in vars(made):
+        made.lr_lambdas = [copy(one) for one in scheduler.lr_lambdas]
+    if "_schedulers" in vars(made):
+        made._schedulers = [_copy_of(one) for one in scheduler._schedulers]
+    return made
 
 
 def _check_model(saved: Mapping[str, Any], contest: Contest, where: str) -> None:
@@ -294,7 +303,7 @@ def same_kind(theirs: object, ours: object) -> bool:
     if isinstance(ours, Tensor):
         theirs = next(iter(theirs.values()), None) if isinstance(theirs, dict) else theirs  # a marked copy
         return isinstance(theirs, Tensor) and theirs.shape == local(ours).shape
-    return type(theirs) is type(ours)
+    return type(theirs) is type(ours) or (isinstance(theirs, dict) and isinstance(ours, dict))
 
 
 def load(saved: Mapping[str, Any], contest: Contest) -> None:

@@ -259,7 +259,7 @@ class Seat:
         restore_optimizer(lane.optimizer, lane.parked["optimizer"])
         lane.steps, lane.factor = lane.parked["steps"], math.nan
         if lane.scheduler is not None:
-            lane.scheduler.load_state_dict(lane.parked["scheduler"])
+            lane.scheduler.load_state_dict(dict(lane.parked["scheduler"]))
         if lane.average is not None:
             lane.average.load(copied(lane.parked["average"], self.on_device))
 
