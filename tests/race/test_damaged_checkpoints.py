@@ -232,6 +232,15 @@ def test_odd_but_whole_checkpoints_are_loaded() -> None:
     assert other.steps == race.steps + 1
 
 
+def test_lanes_that_keep_their_state_elsewhere_say_which_setting_to_give() -> None:
+    race, other = (
+        hotswap.Race(model := made(perceptron), [AdamW(model.parameters(), capturable=capturable)], total_steps=90)
+        for capturable in (False, True)
+    )
+    with pytest.raises(CheckpointError, match="make the optimizer with capturable=False"):
+        other.load_state_dict(race.state_dict())
+
+
 @pytest.mark.parametrize("name", SETUPS)
 def test_damage_is_refused_or_does_no_harm(name: str) -> None:
     assert 10 < tried(name, 40) < 40

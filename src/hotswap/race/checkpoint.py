@@ -265,8 +265,12 @@ def _check_optimizer(saved: Any, name: str, optimizer: Optimizer) -> None:
     for theirs, ours in zip(saved["groups"], groups, strict=True):
         _need(set(optimizer.defaults) & set(ours) <= set(theirs), f"the groups of {name} have other settings")
         for key in set(ours) & set(theirs):  # some optimizers add entries in their first step
-            same = same_kind(theirs[key], ours[key]) and (key not in ON_ANY_DEVICE or theirs[key] == ours[key])
-            _need(same, f"{key} of {name} is {theirs[key]!r}")
+            _need(same_kind(theirs[key], ours[key]), f"{key} of {name} is {theirs[key]!r}")
+            if key in ON_ANY_DEVICE and theirs[key] != ours[key]:
+                raise CheckpointError(
+                    f"{name} has {key}={ours[key]!r}, and in the checkpoint {key}={theirs[key]!r}; make the optimizer "
+                    f"with {key}={theirs[key]!r}."
+                )
     for number, state in saved["state"].items():
         _need(
             _is_count(number) and number < len(weights) and isinstance(state, dict),
