@@ -195,10 +195,10 @@ def table(store: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def keep(folder: Path, store: Mapping[str, Any]) -> None:
-    """Write the table, and where its runs come from."""
-    origin = max((stored["origin"] for stored in store["runs"].values()), key=lambda one: one["date"])
-    command = "python -m benchmarks.race_own --device " + ("cpu" if origin["device"].startswith("CPU") else "cuda")
-    document = {"origin": {**origin, "command": command}, "rows": table(store)}
+    """Write the table, with all versions, devices, dates and commands that its runs come from."""
+    origins = [stored["origin"] for stored in store["runs"].values()]
+    origin = {name: "; ".join(sorted({one[name] for one in origins})) for name in origins[0]}
+    document = {"origin": origin, "rows": table(store)}
     write_text(folder / "own.json", json.dumps(document, indent=1) + "\n")
 
 

@@ -251,7 +251,8 @@ def report(
     """Write a page, tables and figures: benchmark.html, benchmark.md, the curves of each workload, the profile.
 
     The page is one file that works offline: curves to point at, scores to sort, who is ahead of whom and where.
-    Of a benchmark that is not finished, what there is. DIR may also be a folder that `hotswap bench export` wrote.
+    A benchmark that is not finished gives the runs that have ended. DIR may also be a folder that `hotswap bench
+    export` wrote.
     """
     from hotswap.bench.comparable import check_together
     from hotswap.bench.report import write_report
